@@ -1,0 +1,1 @@
+"""One file per verb: parses, prints and exits, nothing else."""

@@ -1,0 +1,233 @@
+"""Dialogues, messages and exchanges as JSON, one object a line, and reading such lines without trusting them.
+
+A reader takes lines, not paths. A damaged line is skipped and counted with its number (`Problems`), or refused when
+strict; what a line says beyond the fields we know is an error too, so that nothing is lost silently.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from tertulia.core.dialogue import Dialogue, Evidence, Exchange, Json, Message, Persona, Turn
+from tertulia.core.errors import DamagedLine
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Problems:
+    """What was skipped while reading: how many lines, and the first few in words."""
+
+    count: int = 0
+    examples: list[str] = field(default_factory=list)
+    keep: int = 5
+
+    def add(self, error: DamagedLine) -> None:
+        """Count one damaged line."""
+        self.count += 1
+        if len(self.examples) < self.keep:
+            self.examples.append(error.message)
+
+
+def read_lines(
+    lines: Iterable[str | bytes],
+    decode: Callable[[Json], T],
+    *,
+    source: str = "<lines>",
+    problems: Problems | None = None,
+) -> Iterator[T]:
+    """Decode JSON lines. With `problems`, damaged ones are skipped and counted there; without, the first one raises."""
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            yield decode(json.loads(line))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as why:
+            error = DamagedLine(source, number, _reason(why))
+            if problems is None:
+                raise error from None
+            problems.add(error)
+
+
+def dump_line(value: Mapping[str, Json]) -> str:
+    """One compact line of JSON, without a line break at its end."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def dialogue_to_json(dialogue: Dialogue) -> dict[str, Json]:
+    """The dialogue as JSON; fields that are empty are left out."""
+    return _without_empty(
+        id=dialogue.id,
+        turns=[turn_to_json(t) for t in dialogue.turns],
+        personas={speaker: persona_to_json(p) for speaker, p in dialogue.personas.items()},
+        evidence=[evidence_to_json(e) for e in dialogue.evidence],
+        meta=dict(dialogue.meta),
+    )
+
+
+def dialogue_from_json(value: Json) -> Dialogue:
+    """A dialogue from JSON.
+
+    >>> dialogue_from_json({"id": "d1", "turns": [{"speaker": "a", "text": "hi"}]}).turns[0].text
+    'hi'
+    """
+    fields = _fields(value, "dialogue", need=("id", "turns"), may=("personas", "evidence", "meta"))
+    return Dialogue(
+        id=_text(fields["id"], "id"),
+        turns=tuple(turn_from_json(t) for t in _list(fields["turns"], "turns")),
+        personas={_text(s, "speaker"): persona_from_json(p) for s, p in _dict(fields.get("personas"), "personas").items()},
+        evidence=tuple(evidence_from_json(e) for e in _list(fields.get("evidence", []), "evidence")),
+        meta=_dict(fields.get("meta"), "meta"),
+    )
+
+
+def turn_to_json(turn: Turn) -> dict[str, Json]:
+    """The turn as JSON."""
+    return _without_empty(speaker=turn.speaker, text=turn.text, source=list(turn.source), meta=dict(turn.meta))
+
+
+def turn_from_json(value: Json) -> Turn:
+    """A turn from JSON."""
+    fields = _fields(value, "turn", need=("speaker", "text"), may=("source", "meta"))
+    return Turn(
+        speaker=_text(fields["speaker"], "speaker"),
+        text=_text(fields["text"], "text"),
+        source=_texts(fields.get("source", []), "source"),
+        meta=_dict(fields.get("meta"), "meta"),
+    )
+
+
+def persona_to_json(persona: Persona) -> dict[str, Json]:
+    """The persona as JSON."""
+    return _without_empty(
+        sentences=list(persona.sentences), revised=list(persona.revised), id=persona.id, name=persona.name
+    )
+
+
+def persona_from_json(value: Json) -> Persona:
+    """A persona from JSON."""
+    fields = _fields(value, "persona", need=(), may=("sentences", "revised", "id", "name"))
+    return Persona(
+        sentences=_texts(fields.get("sentences", []), "sentences"),
+        revised=_texts(fields.get("revised", []), "revised"),
+        id=_text(fields.get("id", ""), "id"),
+        name=_text(fields.get("name", ""), "name"),
+    )
+
+
+def evidence_to_json(evidence: Evidence) -> dict[str, Json]:
+    """The evidence as JSON."""
+    return _without_empty(text=evidence.text, source=evidence.source, id=evidence.id)
+
+
+def evidence_from_json(value: Json) -> Evidence:
+    """Evidence from JSON."""
+    fields = _fields(value, "evidence", need=("text",), may=("source", "id"))
+    return Evidence(**{name: _text(text, name) for name, text in fields.items()})
+
+
+def message_to_json(message: Message) -> dict[str, Json]:
+    """The message as JSON."""
+    return _without_empty(
+        id=message.id,
+        author=message.author,
+        text=message.text,
+        parent=message.parent,
+        thread=message.thread,
+        time=message.time,
+        meta=dict(message.meta),
+    )
+
+
+def message_from_json(value: Json) -> Message:
+    """A message from JSON."""
+    fields = _fields(value, "message", need=("id", "author", "text"), may=("parent", "thread", "time", "meta"))
+    time = fields.get("time")
+    if time is not None and (isinstance(time, bool) or not isinstance(time, int | float)):
+        raise ValueError("'time' must be a number of seconds")
+    return Message(
+        id=_text(fields["id"], "id"),
+        author=_text(fields["author"], "author"),
+        text=_text(fields["text"], "text"),
+        parent=None if fields.get("parent") is None else _text(fields["parent"], "parent"),
+        thread=None if fields.get("thread") is None else _text(fields["thread"], "thread"),
+        time=None if time is None else float(time),
+        meta=_dict(fields.get("meta"), "meta"),
+    )
+
+
+def exchange_to_json(exchange: Exchange) -> dict[str, Json]:
+    """The exchange as JSON."""
+    return _without_empty(
+        id=exchange.id,
+        context=[turn_to_json(t) for t in exchange.context],
+        response=turn_to_json(exchange.response),
+        persona=persona_to_json(exchange.persona) if exchange.persona else None,
+        partner=persona_to_json(exchange.partner) if exchange.partner else None,
+        evidence=[evidence_to_json(e) for e in exchange.evidence],
+        label=exchange.label,
+    )
+
+
+def exchange_from_json(value: Json) -> Exchange:
+    """An exchange from JSON."""
+    may = ("persona", "partner", "evidence", "label")
+    fields = _fields(value, "exchange", need=("id", "context", "response"), may=may)
+    return Exchange(
+        id=_text(fields["id"], "id"),
+        context=tuple(turn_from_json(t) for t in _list(fields["context"], "context")),
+        response=turn_from_json(fields["response"]),
+        persona=persona_from_json(fields["persona"]) if fields.get("persona") else None,
+        partner=persona_from_json(fields["partner"]) if fields.get("partner") else None,
+        evidence=tuple(evidence_from_json(e) for e in _list(fields.get("evidence", []), "evidence")),
+        label=None if fields.get("label") is None else _text(fields["label"], "label"),
+    )
+
+
+def _without_empty(**fields: Json) -> dict[str, Json]:
+    """Drop what says nothing: None and empty containers; an empty text stays, it was said."""
+    required = ("id", "turns", "text", "author", "speaker", "context", "response")
+    return {k: v for k, v in fields.items() if k in required or v not in (None, [], {}, "")}
+
+
+def _fields(value: Json, kind: str, *, need: tuple[str, ...], may: tuple[str, ...]) -> dict[str, Json]:
+    if not isinstance(value, dict):
+        raise TypeError(f"a {kind} must be an object, not {type(value).__name__}")
+    for name in need:
+        if name not in value:
+            raise KeyError(f"a {kind} needs {name!r}")
+    unknown = sorted(set(value) - {*need, *may})
+    if unknown:
+        raise ValueError(f"a {kind} has no field {unknown[0]!r} (put what else you know under 'meta')")
+    return value
+
+
+def _text(value: Json, name: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{name!r} must be text, not {type(value).__name__}")
+    return value
+
+
+def _list(value: Json, name: str) -> list[Json]:
+    if not isinstance(value, list):
+        raise TypeError(f"{name!r} must be a list, not {type(value).__name__}")
+    return value
+
+
+def _texts(value: Json, name: str) -> tuple[str, ...]:
+    return tuple(_text(item, name) for item in _list(value, name))
+
+
+def _dict(value: Json, name: str) -> dict[str, Json]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise TypeError(f"{name!r} must be an object, not {type(value).__name__}")
+    return value
+
+
+def _reason(why: Exception) -> str:
+    if isinstance(why, json.JSONDecodeError):
+        return f"not valid JSON ({why.msg} at column {why.colno})"
+    return str(why.args[0]) if why.args else type(why).__name__

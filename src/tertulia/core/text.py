@@ -1,0 +1,110 @@
+"""Words, sentences and n-grams, in one place: every metric and every rule counts with these and no others.
+
+A word is a run of letters or digits, with inner apostrophes and hyphens ("don't", "well-known"); everything else that is
+not a space is a token of its own where punctuation is asked for. Unicode throughout; no language model.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+# A letter or digit with its combining marks (Devanagari vowel signs, Hebrew points), so that no script is torn apart.
+_UNIT = r"[^\W_][\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0903\u093a-\u094f\u0e31\u0e34-\u0e4e]*"
+_WORD = re.compile(rf"{_UNIT}(?:{_UNIT})*(?:['’\-]{_UNIT}(?:{_UNIT})*)*")
+_TOKEN = re.compile(rf"{_WORD.pattern}|[^\w\s]|_")
+_ABBREVIATIONS = frozenset("mr mrs ms dr prof st vs etc e.g i.e a.m p.m no fig jr sr approx dept est u.s u.k".split())
+_END = re.compile(r"[.!?…。！？]+[\"'”’)\]]*(?=\s+|$)|\n{1,}")
+_CONTROL = {c: None for c in range(32) if c not in (9, 10, 13)} | {127: None, 0xFEFF: None}
+
+
+def clean(text: str) -> str:
+    """Text as it may be stored and shown: NFC, no control characters (NUL among them), no lone surrogates, Unix line ends.
+
+    >>> clean("a\\x00b\\r\\nc")
+    'ab\\nc'
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n").translate(_CONTROL)
+    return unicodedata.normalize("NFC", text.encode("utf-8", "replace").decode("utf-8"))
+
+
+def squash(text: str) -> str:
+    """All runs of white space as one blank, none at the ends.
+
+    >>> squash("  so\\n\\tmany   blanks ")
+    'so many blanks'
+    """
+    return " ".join(text.split())
+
+
+def words(text: str) -> list[str]:
+    """The words of a text, lower case, without punctuation.
+
+    >>> words("Don't panic: it's 4 o'clock, well-known José!")
+    ["don't", 'panic', "it's", '4', "o'clock", 'well-known', 'josé']
+    """
+    return [w.replace("’", "'") for w in _WORD.findall(text.lower())]
+
+
+def tokens(text: str) -> list[str]:
+    """Words and punctuation marks, lower case, in order.
+
+    >>> tokens("Hi, you?!")
+    ['hi', ',', 'you', '?', '!']
+    """
+    return [t.replace("’", "'") for t in _TOKEN.findall(text.lower())]
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text: cut after end marks and at line breaks, not after abbreviations, initials or inside numbers.
+
+    >>> sentences("Dr. No paid 3.50 at 9 a.m. sharp. Really?! Yes…\\nnew line")
+    ['Dr. No paid 3.50 at 9 a.m. sharp.', 'Really?!', 'Yes…', 'new line']
+    """
+    found, start = [], 0
+    for end in _END.finditer(text):
+        if end.group().startswith(".") and _is_abbreviation(text[start : end.start()]) and end.end() < len(text):
+            continue
+        found.append(text[start : end.end()])
+        start = end.end()
+    found.append(text[start:])
+    return [s for s in (squash(f) for f in found) if s]
+
+
+def _is_abbreviation(before: str) -> bool:
+    tail = before.rsplit(None, 1)[-1] if before.strip() else ""
+    tail = tail.lstrip("\"'“‘([").lower()
+    return tail in _ABBREVIATIONS or (len(tail) == 1 and tail.isalpha() and tail != "i")
+
+
+def ngrams(items: Sequence[T], n: int) -> Iterator[tuple[T, ...]]:
+    """All runs of n neighbours.
+
+    >>> list(ngrams(["to", "be", "or"], 2))
+    [('to', 'be'), ('be', 'or')]
+    """
+    if n < 1:
+        raise ValueError("n must be at least 1")
+    return (tuple(items[i : i + n]) for i in range(len(items) - n + 1))
+
+
+def is_question(text: str) -> bool:
+    """Whether a text asks: it ends its last sentence with a question mark, or opens with a question word or inverted verb.
+
+    >>> [is_question(t) for t in ("How are you", "you like tea?", "I know what you did.", "Can you swim")]
+    [True, True, False, True]
+    """
+    found = sentences(text)
+    if not found:
+        return False
+    if found[-1].rstrip("\"'”’)] ").endswith(("?", "？")):
+        return True
+    first = words(found[-1])[:2]
+    return bool(first) and not found[-1].endswith("!") and (first[0] in _ASKING or tuple(first) in _INVERTED)
+
+
+_ASKING = frozenset("what who whom whose when where why how which what's who's where's how's when's why's".split())
+_AUXILIARY = "is are was were do does did can could will would should have has am may isn't aren't don't doesn't didn't"
+_INVERTED = frozenset((verb, who) for verb in _AUXILIARY.split() for who in "you i we they he she it there this that".split())

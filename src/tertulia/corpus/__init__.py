@@ -1,0 +1,1 @@
+"""Raw sources in, clean, split and documented dialogues out."""

@@ -1,0 +1,1 @@
+"""The bundled corpus, written for this project (CC0), and its loader."""

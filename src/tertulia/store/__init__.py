@@ -1,0 +1,1 @@
+"""Everything that is SQL: conversations and turns, kept for good."""

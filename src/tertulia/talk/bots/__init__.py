@@ -1,0 +1,1 @@
+"""The built-in bots, one file each; `tertulia.talk.table` lists them."""

@@ -1,0 +1,1 @@
+"""HTTP only: the chat page, its API, and the OpenAI-compatible API."""
