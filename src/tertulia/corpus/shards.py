@@ -1,0 +1,98 @@
+"""Dialogues in Parquet, with the types spelled out: what goes in comes out, turn by turn."""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tertulia.core.codec import dialogue_from_json, dialogue_to_json
+from tertulia.core.dialogue import Dialogue, Json
+from tertulia.core.errors import DataError
+
+_TURN = pa.struct([("speaker", pa.string()), ("text", pa.string()), ("source", pa.list_(pa.string())), ("meta", pa.string())])
+_PERSONA = pa.struct(
+    [
+        ("speaker", pa.string()),
+        ("id", pa.string()),
+        ("name", pa.string()),
+        ("sentences", pa.list_(pa.string())),
+        ("revised", pa.list_(pa.string())),
+    ]
+)
+_EVIDENCE = pa.struct([("text", pa.string()), ("source", pa.string()), ("id", pa.string())])
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("turns", pa.list_(_TURN), nullable=False),
+        pa.field("personas", pa.list_(_PERSONA)),
+        pa.field("evidence", pa.list_(_EVIDENCE)),
+        pa.field("meta", pa.string()),
+    ]
+)
+"""`meta` columns hold JSON, as each source knows other things."""
+
+
+def write_parquet(dialogues: Iterable[Dialogue], path: Path, *, rows: int = 2000) -> int:
+    """Write dialogues to one Parquet file, a group of rows at a time; returns how many. Appears only when it is whole."""
+    partial = path.with_name(path.name + ".partial")
+    count = 0
+    with pq.ParquetWriter(partial, SCHEMA, compression="zstd") as writer:
+        for group in _groups(dialogues, rows):
+            writer.write_table(pa.Table.from_pylist([_row(d) for d in group], schema=SCHEMA))
+            count += len(group)
+    partial.replace(path)
+    return count
+
+
+def read_parquet(path: Path) -> Iterator[Dialogue]:
+    """The dialogues of one Parquet file, streamed."""
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"{path} is not a readable Parquet file ({error}).") from None
+    with file:
+        if missing := {"id", "turns"} - set(file.schema_arrow.names):
+            raise DataError(f"{path} holds no dialogues: the column {sorted(missing)[0]!r} is missing.")
+        for batch in file.iter_batches(batch_size=1000):
+            yield from (_dialogue(row) for row in batch.to_pylist())
+
+
+def _groups(dialogues: Iterable[Dialogue], rows: int) -> Iterator[list[Dialogue]]:
+    group: list[Dialogue] = []
+    for dialogue in dialogues:
+        group.append(dialogue)
+        if len(group) == rows:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def _row(dialogue: Dialogue) -> dict[str, Json]:
+    row = dialogue_to_json(dialogue)
+    row["turns"] = [turn | {"meta": _dumps(turn.get("meta"))} for turn in row["turns"]]
+    row["personas"] = [{"speaker": speaker} | persona for speaker, persona in row.get("personas", {}).items()]
+    return row | {"meta": _dumps(row.get("meta"))}
+
+
+def _dialogue(row: dict[str, Json]) -> Dialogue:
+    value = {name: row[name] for name in SCHEMA.names if row.get(name)} | {"turns": []}
+    value["turns"] = [_clean(turn) | _meta(turn) for turn in row["turns"]]
+    value["personas"] = {p["speaker"]: _clean(p, without="speaker") for p in row.get("personas") or []}
+    value["evidence"] = [_clean(e) for e in row.get("evidence") or []]
+    value.pop("meta", None)
+    return dialogue_from_json(value | _meta(row))
+
+
+def _clean(value: dict[str, Json], without: str = "meta") -> dict[str, Json]:
+    return {k: v for k, v in value.items() if v is not None and k not in (without, "meta")}
+
+
+def _meta(value: dict[str, Json]) -> dict[str, Json]:
+    return {"meta": json.loads(value["meta"])} if value.get("meta") else {}
+
+
+def _dumps(meta: Json) -> str | None:
+    return json.dumps(meta, ensure_ascii=False) if meta else None

@@ -1,0 +1,130 @@
+"""Ranking the next reply: each true reply among others drawn from the same set, hits@k with intervals.
+
+The traps of this game, closed: the true reply stands at a random place, ties are broken at random, no distractor has its
+text, and the interval is drawn over dialogues, as replies of one dialogue are not independent.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+
+from tertulia.core.config import Config
+from tertulia.core.dialogue import Dialogue, Exchange, Json, exchanges
+from tertulia.core.errors import BotError, DataError
+from tertulia.core.estimate import Estimate
+from tertulia.core.reply import Ask
+from tertulia.core.text import squash
+from tertulia.metrics.ranking import ranks_of_truth
+from tertulia.metrics.significance import bootstrap_mean
+from tertulia.metrics.table import METRICS
+from tertulia.talk.bot import Bot, RankingBot
+
+
+class RankConfig(Config):
+    """What is ranked, among how many, and how it is counted."""
+
+    bots: tuple[str, ...] = Field(("tfidf", "generic"), min_length=1)
+    """Bots to judge."""
+    data: str = "sample"
+    """A file or folder of dialogues, or `sample`."""
+    split: str | None = "valid"
+    """The split to take; tune on valid, look at test once."""
+    candidates: int = Field(20, ge=2, le=1000)
+    """The true reply and its distractors together."""
+    persona: Literal["none", "own"] = "own"
+    """Whether the bot knows the persona of the one it speaks for."""
+    speaker: str | None = None
+    """Only replies of this speaker; all by default."""
+    metrics: tuple[str, ...] = ("hits@1", "hits@5", "mrr")
+    """What to print."""
+    seed: int = 0
+    """For distractors, places and ties."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankTask:
+    """One true reply among its distractors."""
+
+    exchange: Exchange
+    candidates: tuple[str, ...]
+    truth: int
+    """The place of the true reply among the candidates."""
+    dialogue: str
+    """The dialogue it comes from."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankResult:
+    """A bot's figures over a set of tasks."""
+
+    bot: str
+    figures: dict[str, Estimate]
+    ranks: tuple[int, ...]
+    """One per task, in the order of the tasks."""
+
+    def as_json(self) -> dict[str, Json]:
+        """For `--json`."""
+        return {"bot": self.bot} | {name: figure.as_json() for name, figure in self.figures.items()}
+
+
+def rank_tasks(dialogues: Sequence[Dialogue], config: RankConfig) -> list[RankTask]:
+    """Every reply with distractors from other dialogues of the same set, seeded."""
+    rng = random.Random(config.seed)
+    found = [(d.id, e) for d in dialogues for e in exchanges(d, speaker=config.speaker)]
+    pool = [(name, e.response.text) for name, e in found]
+    if len({(squash(text).lower()) for _, text in pool}) < config.candidates * 2:
+        raise DataError(
+            f"{len(pool)} replies are too few to rank among {config.candidates}.",
+            hint="Take more dialogues, or fewer candidates with --candidates.",
+        )
+    tasks = []
+    for name, exchange in found:
+        others = _distractors(rng, pool, name, exchange.response.text, config.candidates - 1)
+        truth = rng.randrange(config.candidates)
+        candidates = (*others[:truth], exchange.response.text, *others[truth:])
+        tasks.append(RankTask(exchange, candidates, truth, name))
+    return tasks
+
+
+def judge_rank(
+    bot: Bot, tasks: Sequence[RankTask], config: RankConfig, *, batch: int = 256, progress: Callable[[int], None] = lambda n: None
+) -> RankResult:
+    """Let the bot score all candidates, and count. `progress` hears of tasks done."""
+    if not isinstance(bot, RankingBot):
+        raise BotError(f"The bot {bot.spec!r} cannot rank given replies.", hint="tfidf and generic can.")
+    measures = {name: METRICS.get(name) for name in config.metrics}
+    scores: list[list[float]] = []
+    for start in range(0, len(tasks), batch):
+        part = tasks[start : start + batch]
+        scores += bot.score([_ask(task, config) for task in part], [task.candidates for task in part])
+        progress(len(part))
+    ranks = ranks_of_truth(scores, [task.truth for task in tasks], seed=config.seed)
+    groups = [task.dialogue for task in tasks]
+    figures = {name: bootstrap_mean(measure(ranks), groups, seed=config.seed) for name, measure in measures.items()}
+    return RankResult(bot.spec, figures, tuple(ranks.tolist()))
+
+
+def _distractors(rng: random.Random, pool: Sequence[tuple[str, str]], dialogue: str, text: str, count: int) -> list[str]:
+    """Different texts from other dialogues; dialogues with few others around fall short of that only with an error."""
+    taken = {squash(text).lower()}
+    found: list[str] = []
+    for _ in range(1000 * count):
+        of, other = pool[rng.randrange(len(pool))]
+        key = squash(other).lower()
+        if of != dialogue and key not in taken:
+            taken.add(key)
+            found.append(other)
+            if len(found) == count:
+                return found
+    raise DataError(f"Found only {len(found)} replies from other dialogues to set beside one of {dialogue}.")
+
+
+def _ask(task: RankTask, config: RankConfig) -> Ask:
+    exchange = task.exchange
+    dialogue = exchange.dialogue
+    if config.persona == "none":
+        dialogue = Dialogue(dialogue.id, dialogue.turns)
+    return Ask(dialogue, exchange.response.speaker, seed=config.seed)

@@ -1,0 +1,136 @@
+"""From a URL to an engine that is safe to use: what SQLite and PostgreSQL each must be told first.
+
+SQLite: the write-ahead log (readers never wait for the writer), synchronous = FULL (a commit has reached the disk, also
+when the power fails a moment later), foreign keys on, deleted text overwritten with zeros, and transactions that take the
+write lock at their start, because one that asks for it halfway is refused at once instead of waiting its turn.
+PostgreSQL: bounded waits for the server and for locks, and a look at each pooled connection before it is used.
+"""
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError
+
+from tertulia.core.errors import MissingExtra, StoreError, UsageError
+
+FORMS = "sqlite:///FILE (four slashes for an absolute path) or postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
+CONNECT_SECONDS = (2, 5)
+"""Least and most time a PostgreSQL server may take to answer."""
+
+
+def parse_url(text: str) -> URL:
+    """The URL of a database that we know how to use."""
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        raise UsageError(f"{text!r} is not the URL of a database.", hint=f"Use {FORMS}.") from None
+    if url.drivername in ("sqlite", "sqlite+pysqlite"):
+        if url.host or url.query or url.database in (None, "", ":memory:"):
+            raise UsageError("A SQLite URL names a file, and nothing else.", hint=f"Use {FORMS}.")
+        return url
+    if url.drivername in ("postgresql", "postgresql+psycopg"):
+        return url.set(drivername="postgresql+psycopg")
+    raise UsageError(f"Conversations cannot be kept in {url.drivername!r}.", hint=f"Use {FORMS}.")
+
+
+def shown(url: URL) -> str:
+    """The URL for people: without the password, wherever it stands."""
+    query = {name: value for name, value in url.query.items() if name in ("host", "port")}
+    return url.set(query=query).render_as_string(hide_password=True)
+
+
+def make_engine(url: URL, *, busy_seconds: float) -> Engine:
+    """The engine for a URL; nothing is connected yet."""
+    return _sqlite(url, busy_seconds) if is_sqlite(url) else _postgresql(url, busy_seconds)
+
+
+def is_sqlite(url: URL) -> bool:
+    """Whether it is a file of our own, rather than a server."""
+    return url.get_backend_name() == "sqlite"
+
+
+@contextmanager
+def transaction(engine: Engine, *, write: bool = False) -> Iterator[Connection]:
+    """A transaction that is committed at the end of the block, and rolled back when the block fails."""
+    with engine.begin() as connection:
+        if engine.dialect.name == "sqlite":  # by hand: an event listener for it would slow down every statement
+            raw(connection).execute("BEGIN IMMEDIATE" if write else "BEGIN")
+        yield connection
+
+
+def raw(connection):
+    return connection.connection.driver_connection
+
+
+def prepare(engine: Engine, *, busy_seconds: float) -> None:
+    """Make the first connection, with errors that say what is wrong, and switch a new SQLite file to the log."""
+    if not is_sqlite(engine.url):
+        with engine.connect():
+            return
+    path = Path(engine.url.database or "")
+    if path.is_dir():
+        raise StoreError(f"{path} is a folder, not a database file.", hint="Name a file in it.")
+    if not path.parent.is_dir():
+        raise StoreError(f"There is no folder {path.parent} for the database.", hint="Make the folder first.")
+    _switch_to_log(engine, time.monotonic() + busy_seconds)
+
+
+def pragma(engine: Engine, statement: str) -> Any:
+    """The first value that a SQLite pragma answers, outside any transaction."""
+    with closing(engine.raw_connection()) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute(f"PRAGMA {statement}")
+        row = cursor.fetchone()
+        return row[0] if row else None
+
+
+def _switch_to_log(engine: Engine, deadline: float) -> None:
+    """Once for each file. SQLite does not wait for others here, so we must: several programs may start at once."""
+    while True:
+        try:
+            mode = pragma(engine, "journal_mode = WAL")
+            break
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+    if mode != "wal":
+        raise StoreError(
+            f"SQLite cannot keep a write-ahead log beside {engine.url.database}.",
+            hint="Put the file on a local disk: network file systems cannot share one.",
+        )
+
+
+def _sqlite(url: URL, busy_seconds: float) -> Engine:
+    engine = create_engine(
+        url,
+        connect_args={"timeout": busy_seconds, "isolation_level": None},
+        pool_size=8,
+        max_overflow=24,
+        pool_timeout=busy_seconds,
+    )
+
+    @event.listens_for(engine, "connect")
+    def _on_connect(connection: sqlite3.Connection, _: object) -> None:
+        for pragma in ("synchronous = FULL", "foreign_keys = ON", "secure_delete = ON"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    return engine
+
+
+def _postgresql(url: URL, busy_seconds: float) -> Engine:
+    least, most = CONNECT_SECONDS
+    settings: dict[str, Any] = {
+        "connect_timeout": int(min(max(busy_seconds, least), most)),
+        "options": f"-c lock_timeout={int(busy_seconds * 1000)}",
+    }
+    try:
+        return create_engine(
+            url, connect_args=settings, pool_pre_ping=True, pool_size=8, max_overflow=24, pool_timeout=busy_seconds
+        )
+    except ImportError as error:
+        raise MissingExtra("psycopg, which PostgreSQL needs,", "pip install 'tertulia[postgres]'") from error
