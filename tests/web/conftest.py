@@ -203,9 +203,17 @@ def page(url: str) -> Iterator[Page]:
 
 
 @pytest.fixture
-def visitor() -> Callable[[str], Page]:
+def visitor() -> Iterator[Callable[[str], Page]]:
     """Makes visitors of servers that a test runs itself."""
-    return Page
+    made: list[Page] = []
+
+    def make(url: str) -> Page:
+        made.append(Page(url))
+        return made[-1]
+
+    yield make
+    for page in made:
+        page.http.close()
 
 
 def wait_for(true: Callable[[], bool], seconds: float = 5.0) -> None:

@@ -89,7 +89,10 @@ def stats(
     if json:
         print_json(counted)
     else:
-        print_table(("", settings.target), [(k.replace("_", " "), f"{v:.2f}" if isinstance(v, float) else v) for k, v in counted.items()])
+        print_table(
+            ("", settings.target),
+            [(k.replace("_", " "), f"{v:.2f}" if isinstance(v, float) else v) for k, v in counted.items()],
+        )
     tell_problems(problems)
 
 
@@ -166,4 +169,9 @@ def _show(dialogue: Dialogue) -> None:
     for evidence in dialogue.evidence:
         out.print(Text(f"evidence: {evidence.text}", style="dim"))
     for turn in dialogue.turns:
-        out.print(Text.assemble((f"{turn.speaker}: ", "bold cyan" if turn.speaker == dialogue.speakers[0] else "bold magenta"), turn.text))
+        out.print(
+            Text.assemble(
+                (f"{turn.speaker}: ", "bold cyan" if turn.speaker == dialogue.speakers[0] else "bold magenta"),
+                turn.text,
+            )
+        )

@@ -53,8 +53,17 @@ def rank(
             bars.step(f"Ranking with {spec}", total=len(tasks))
             results.append(judge_rank(bot, tasks, settings, progress=bars.advance))
     if json:
-        print_json({"chance": 1 / settings.candidates, "settings": settings.model_dump(mode="json"), "bots": [r.as_json() for r in results]})
+        print_json(
+            {
+                "chance": 1 / settings.candidates,
+                "settings": settings.model_dump(mode="json"),
+                "bots": [r.as_json() for r in results],
+            }
+        )
     else:
         print_table(("bot", *settings.metrics), [(r.bot, *(r.figures[m] for m in settings.metrics)) for r in results])
-        out.print(f"{len(tasks)} replies among {settings.candidates}; chance hits@1 {1 / settings.candidates:.3f}; bootstrap over dialogues.")
+        out.print(
+            f"{len(tasks)} replies among {settings.candidates}; chance hits@1 {1 / settings.candidates:.3f}; "
+            "95 % intervals by bootstrap over dialogues."
+        )
     tell_problems(problems)

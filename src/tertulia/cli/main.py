@@ -43,7 +43,9 @@ def build(load: Sequence[str] = ()) -> typer.Typer:
     )
 
     @root.callback()
-    def options(version: bool = typer.Option(False, "--version", help="Print the version and stop.", is_eager=True)) -> None:
+    def options(
+        version: bool = typer.Option(False, "--version", help="Print the version and stop.", is_eager=True),
+    ) -> None:
         if version:
             typer.echo(__version__)
             raise typer.Exit

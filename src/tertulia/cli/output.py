@@ -20,7 +20,9 @@ from tertulia.core.config import Config
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False)
 
-ConfigFile = Annotated[Path | None, typer.Option("--config", help="Read options from this TOML file; those given here win.")]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", help="Read options from this TOML file; those given here win.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print figures as JSON on standard output.")]
 
 
@@ -86,7 +88,9 @@ class Bars(AbstractContextManager["Bars"]):
         self._progress.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if kind is None:
             self._end()
         self._progress.stop()

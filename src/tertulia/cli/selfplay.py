@@ -37,13 +37,21 @@ def selfplay(
         bars.step("Talking", total=settings.conversations * settings.turns)
         seats = (Seat("A", first), Seat("B", second))
         people = sample.personas("valid") if settings.personas == "sample" else []
-        talks = play(seats, settings, personas=list(zip(people[::2], people[1::2], strict=False)), progress=bars.advance)
+        talks = play(
+            seats, settings, personas=list(zip(people[::2], people[1::2], strict=False)), progress=bars.advance
+        )
         save_dialogues(talks, settings.out)
     said = {seat.name: [t.text for d in talks for t in d.turns if t.speaker == seat.name] for seat in seats}
     figures = {name: distinct(texts, 2) for name, texts in said.items()}
     if json:
-        print_json({"out": str(settings.out), "conversations": len(talks)} | {f"distinct2_{n}": e.as_json() for n, e in figures.items()})
+        print_json(
+            {"out": str(settings.out), "conversations": len(talks)}
+            | {f"distinct2_{n}": e.as_json() for n, e in figures.items()}
+        )
         return
     for turn in talks[0].turns:
         out.print(Text.assemble((f"{turn.speaker}: ", "bold"), turn.text))
-    typer.echo(f"\n{len(talks)} conversations in {settings.out}; distinct-2: " + ", ".join(f"{n} {e}" for n, e in figures.items()))
+    typer.echo(
+        f"\n{len(talks)} conversations in {settings.out}; distinct-2: "
+        + ", ".join(f"{n} {e}" for n, e in figures.items())
+    )

@@ -76,7 +76,9 @@ def dialogue_from_json(value: Json) -> Dialogue:
     return Dialogue(
         id=_text(fields["id"], "id"),
         turns=tuple(turn_from_json(t) for t in _list(fields["turns"], "turns")),
-        personas={_text(s, "speaker"): persona_from_json(p) for s, p in _dict(fields.get("personas"), "personas").items()},
+        personas={
+            _text(s, "speaker"): persona_from_json(p) for s, p in _dict(fields.get("personas"), "personas").items()
+        },
         evidence=tuple(evidence_from_json(e) for e in _list(fields.get("evidence", []), "evidence")),
         meta=_dict(fields.get("meta"), "meta"),
     )

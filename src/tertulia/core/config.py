@@ -24,7 +24,9 @@ class Config(BaseModel):
 C = TypeVar("C", bound=Config)
 
 
-def resolve(cls: type[C], file: Path | None = None, overrides: Mapping[str, Any] | None = None, *, where: str = "") -> C:
+def resolve(
+    cls: type[C], file: Path | None = None, overrides: Mapping[str, Any] | None = None, *, where: str = ""
+) -> C:
     """A config from its defaults, then a TOML file, then options; options that are None were not given."""
     values: dict[str, Any] = load_toml(file) if file else {}
     values |= {key: value for key, value in (overrides or {}).items() if value is not None}
@@ -58,5 +60,7 @@ def _explain(cls: type[Config], error: dict[str, Any]) -> str:
     key = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
         near = close_names(key, cls.model_fields)
-        return f"unknown option {key!r}" + (f" (did you mean {near[0]!r}?)" if near else f" (known: {', '.join(cls.model_fields)})")
+        return f"unknown option {key!r}" + (
+            f" (did you mean {near[0]!r}?)" if near else f" (known: {', '.join(cls.model_fields)})"
+        )
     return f"{key}: {error['msg'][0].lower()}{error['msg'][1:]}, not {error['input']!r}"

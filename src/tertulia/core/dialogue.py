@@ -2,7 +2,7 @@
 
 A `Message` is a line as it was found in a source (a forum, a chat room); a `Dialogue` is a conversation made of
 `Turn`s, with the personas of its speakers and the evidence it talks about; an `Exchange` is one reply with all that
-came before it. They carry no ids of any database and do no I/O; `meta` holds what a source knew and we have no field for.
+came before it. They carry no ids of any database and do no I/O; `meta` holds what else a source knew.
 """
 
 from collections.abc import Iterator, Mapping

@@ -8,7 +8,7 @@ from tertulia.core.dialogue import Json
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a rating is about: a stored conversation, or one turn of it. Stored turns are never rewritten, so it stays true."""
+    """What a rating is about: a stored conversation, or one turn of it. Stored turns are never rewritten."""
 
     conversation: str
     turn: str | None = None

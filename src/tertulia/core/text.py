@@ -1,6 +1,6 @@
 """Words, sentences and n-grams, in one place: every metric and every rule counts with these and no others.
 
-A word is a run of letters or digits, with inner apostrophes and hyphens ("don't", "well-known"); everything else that is
+A word is a run of letters or digits, with inner apostrophes and hyphens ("don't", "well-known"); anything else that is
 not a space is a token of its own where punctuation is asked for. Unicode throughout; no language model.
 """
 
@@ -21,7 +21,7 @@ _CONTROL = {c: None for c in range(32) if c not in (9, 10, 13)} | {127: None, 0x
 
 
 def clean(text: str) -> str:
-    """Text as it may be stored and shown: NFC, no control characters (NUL among them), no lone surrogates, Unix line ends.
+    """Text as it may be stored and shown: NFC, no control characters or lone surrogates, Unix line ends.
 
     >>> clean("a\\x00b\\r\\nc")
     'ab\\nc'
@@ -58,7 +58,7 @@ def tokens(text: str) -> list[str]:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text: cut after end marks and at line breaks, not after abbreviations, initials or inside numbers.
+    """The sentences of a text: cut after end marks and at line breaks, not after abbreviations or inside numbers.
 
     >>> sentences("Dr. No paid 3.50 at 9 a.m. sharp. Really?! Yes…\\nnew line")
     ['Dr. No paid 3.50 at 9 a.m. sharp.', 'Really?!', 'Yes…', 'new line']
@@ -91,7 +91,7 @@ def ngrams(items: Sequence[T], n: int) -> Iterator[tuple[T, ...]]:
 
 
 def is_question(text: str) -> bool:
-    """Whether a text asks: it ends its last sentence with a question mark, or opens with a question word or inverted verb.
+    """Whether a text asks: its last sentence ends in a question mark, or opens with a question word or inverted verb.
 
     >>> [is_question(t) for t in ("How are you", "you like tea?", "I know what you did.", "Can you swim")]
     [True, True, False, True]
@@ -107,4 +107,6 @@ def is_question(text: str) -> bool:
 
 _ASKING = frozenset("what who whom whose when where why how which what's who's where's how's when's why's".split())
 _AUXILIARY = "is are was were do does did can could will would should have has am may isn't aren't don't doesn't didn't"
-_INVERTED = frozenset((verb, who) for verb in _AUXILIARY.split() for who in "you i we they he she it there this that".split())
+_INVERTED = frozenset(
+    (verb, who) for verb in _AUXILIARY.split() for who in "you i we they he she it there this that".split()
+)

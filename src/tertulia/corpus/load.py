@@ -1,7 +1,7 @@
 """One way in and out for dialogues: the bundled sample by name, or files and folders in any known format.
 
-`.jsonl`, `.json` lines and their `.gz` are recognised by their first record, `.parquet` by its schema; a folder means all such
-files in it, in the order of their names.
+Files of JSON lines (packed or not) are recognised by their first record, `.parquet` by its schema; a folder means all
+such files in it, in the order of their names.
 """
 
 import gzip
@@ -46,7 +46,9 @@ def save_dialogues(dialogues: Iterable[Dialogue], path: Path, *, format: str = "
             raise UsageError(f"Parquet holds Tertulia's own dialogues; {format!r} is written as .jsonl.")
         return write_parquet(dialogues, path)
     if not path.name.endswith(ENDINGS):
-        raise UsageError(f"Cannot tell the format of {path.name!r}.", hint=f"Use one of these endings: {', '.join(ENDINGS)}.")
+        raise UsageError(
+            f"Cannot tell the format of {path.name!r}.", hint=f"Use one of these endings: {', '.join(ENDINGS)}."
+        )
     encode = READERS.get(format).encode
     if encode is None:
         raise UsageError(f"The format {format!r} can be read, but not written.")
@@ -112,7 +114,7 @@ def _sample_split(split: str | None) -> sample.Split | None:
 
 
 def open_text(path: Path, *, write: bool = False, gzipped: bool | None = None) -> IO[str]:
-    """A text file, packed or not (by its name, unless said). A byte that is no UTF-8 spoils its own line, not the file."""
+    """A text file, packed or not (by its name, unless said). A byte that is no UTF-8 spoils its line, not the file."""
     if path.name.endswith(".gz") if gzipped is None else gzipped:
         return gzip.open(path, "wt" if write else "rt", encoding="utf-8", errors="replace")
     return path.open("w" if write else "r", encoding="utf-8", errors="replace")

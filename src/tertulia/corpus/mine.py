@@ -1,4 +1,4 @@
-"""Mining as a job: messages in, a folder out that holds pairs, funnel, subword model and the settings that made them."""
+"""Mining as a job: messages in, a folder out with the pairs, the funnel, the subword model and the settings."""
 
 import json
 from collections.abc import Iterator
@@ -55,7 +55,9 @@ def mine(config: MineConfig, progress: Progress | None = None) -> MineOutcome:
     progress.step("Reading messages")
     messages = list(read_messages(config.source, None if config.strict else problems))
     if not messages:
-        raise DataError(f"There are no messages in {config.source}.", hint="Messages are JSON lines with id, author and text.")
+        raise DataError(
+            f"There are no messages in {config.source}.", hint="Messages are JSON lines with id, author and text."
+        )
     progress.step(f"Learning subwords from {len(messages)} messages")
     counter = train_subwords((m.text for m in messages), vocabulary=config.vocabulary)
     progress.step("Mining", total=len(messages))
@@ -65,7 +67,11 @@ def mine(config: MineConfig, progress: Progress | None = None) -> MineOutcome:
     counter.save(config.out / "subwords.model")
     write_parquet(mined.pairs, config.out / "pairs.parquet")
     save(config, config.out / "config.toml")
-    record = asdict(mined.funnel) | {"damaged lines": problems.count, "subwords": counter.vocabulary, "version": __version__}
+    record = asdict(mined.funnel) | {
+        "damaged lines": problems.count,
+        "subwords": counter.vocabulary,
+        "version": __version__,
+    }
     (config.out / "funnel.json").write_text(json.dumps(record, indent=2), encoding="utf-8")
     return MineOutcome(mined.funnel, problems, counter.vocabulary, config.out / "pairs.parquet")
 

@@ -11,7 +11,9 @@ from tertulia.core.codec import dialogue_from_json, dialogue_to_json
 from tertulia.core.dialogue import Dialogue, Json
 from tertulia.core.errors import DataError
 
-_TURN = pa.struct([("speaker", pa.string()), ("text", pa.string()), ("source", pa.list_(pa.string())), ("meta", pa.string())])
+_TURN = pa.struct(
+    [("speaker", pa.string()), ("text", pa.string()), ("source", pa.list_(pa.string())), ("meta", pa.string())]
+)
 _PERSONA = pa.struct(
     [
         ("speaker", pa.string()),
@@ -35,7 +37,7 @@ SCHEMA = pa.schema(
 
 
 def write_parquet(dialogues: Iterable[Dialogue], path: Path, *, rows: int = 2000) -> int:
-    """Write dialogues to one Parquet file, a group of rows at a time; returns how many. Appears only when it is whole."""
+    """Write dialogues to one Parquet file, some rows at a time; returns how many. It appears only when whole."""
     partial = path.with_name(path.name + ".partial")
     count = 0
     with pq.ParquetWriter(partial, SCHEMA, compression="zstd") as writer:

@@ -17,6 +17,7 @@ class SubwordCounter:
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
 
     def __call__(self, text: str) -> int:
+        """How many subwords the text has."""
         return len(self._processor.encode(text))
 
     @property

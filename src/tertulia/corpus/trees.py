@@ -12,12 +12,12 @@ from tertulia.core.dialogue import Dialogue, Message, Turn
 from tertulia.corpus.rules import REASONS, Case, MiningRules, reason_to_remove, without_quotes
 
 STRUCTURAL = ("duplicate id", "no parent")
-"""Faults of the input itself: an id seen before, and a parent that is missing, in another thread, or in a circle."""
+"""Faults of the input itself: an id seen before; a parent that is missing, in another thread, or in a circle."""
 
 
 @dataclass(slots=True)
 class Funnel:
-    """Where the messages went: in, removed by each reason, removed with an ancestor, kept; and the pairs that came out."""
+    """Where the messages went: removed by each reason, removed with an ancestor, kept; and the pairs that came out."""
 
     messages: int = 0
     removed: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*STRUCTURAL, *REASONS, "subtree"), 0))
@@ -59,11 +59,14 @@ def mine_trees(
         else:
             by_id[message.id] = message
     repeats = Counter(message.text for message in by_id.values())
-    texts = {m.id: without_quotes(m.text, parent.text if (parent := _parent(m, by_id)) else None) for m in by_id.values()}
+    texts = {
+        m.id: without_quotes(m.text, parent.text if (parent := _parent(m, by_id)) else None) for m in by_id.values()
+    }
     reasons = {
         m.id: _structural(m, by_id)
         or reason_to_remove(
-            Case(m, texts[m.id], texts[m.parent] if m.parent in texts else None, repeats[m.text], subwords, unsafe), rules
+            Case(m, texts[m.id], texts.get(m.parent or ""), repeats[m.text], subwords, unsafe),
+            rules,
         )
         for m in by_id.values()
     }
@@ -89,7 +92,7 @@ def _parent(message: Message, by_id: dict[str, Message]) -> Message | None:
 
 def _structural(message: Message, by_id: dict[str, Message]) -> str | None:
     """A reply whose line of descent does not lead to a root: an orphan, or one caught in a circle."""
-    seen = set()
+    seen: set[str] = set()
     while message.parent is not None:
         parent = _parent(message, by_id)
         if parent is None:
@@ -102,7 +105,9 @@ def _structural(message: Message, by_id: dict[str, Message]) -> str | None:
     return None
 
 
-def _line_of_descent(message: Message, by_id: dict[str, Message], reasons: dict[str, str | None]) -> list[Message] | None:
+def _line_of_descent(
+    message: Message, by_id: dict[str, Message], reasons: dict[str, str | None]
+) -> list[Message] | None:
     """The message and its ancestors up to the root; None where one of them was removed."""
     line = [message]
     while (parent := _parent(line[-1], by_id)) is not None:

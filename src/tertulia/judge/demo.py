@@ -85,7 +85,9 @@ def run_demo(config: DemoConfig, progress: Progress | None = None) -> DemoOutcom
         rank_config=rank_config,
         chance=1 / rank_config.candidates,
         talks=tuple(talks),
-        talk_distinct={n: distinct((t.text for d in talks for t in d.turns if t.speaker == n), 2) for n in sorted(names)},
+        talk_distinct={
+            n: distinct((t.text for d in talks for t in d.turns if t.speaker == n), 2) for n in sorted(names)
+        },
         without_model=why,
         bots=(str(config.out / "tfidf"), "generic", *(() if why else ("smollm2",))),
     )

@@ -27,14 +27,21 @@ def _corpus(outcome: DemoOutcome) -> Section:
 
 def _mining(outcome: DemoOutcome) -> Section:
     funnel = outcome.mined.funnel
-    caption = f"{funnel.messages} forum messages; rules and lost sub-trees leave {funnel.kept}, which give {funnel.pairs} pairs."
+    caption = (
+        f"{funnel.messages} forum messages; rules and sub-trees leave {funnel.kept}, which give {funnel.pairs} pairs."
+    )
     return Section(
         "From threads to pairs",
         (
-            paragraph("Meena's removal rules on the sample's forum: a message that goes takes its whole sub-tree along."),
+            paragraph(
+                "Meena's removal rules on the sample's forum: a message that goes takes its whole sub-tree along."
+            ),
             figure(funnel_plot(funnel.steps()), caption),
             table(("removed because of", "messages"), [(reason, n) for reason, n in funnel.removed.items() if n]),
-            paragraph(f"Length is counted in {outcome.mined.subwords} BPE subwords learned from the same messages.", quiet=True),
+            paragraph(
+                f"Length is counted in {outcome.mined.subwords} BPE subwords learned from the same messages.",
+                quiet=True,
+            ),
         ),
     )
 
@@ -48,21 +55,27 @@ def _ranking(outcome: DemoOutcome) -> Section:
         "Choosing the next reply",
         (
             paragraph(
-                f"Each held-out reply (split {config.split!r}) stands at a random place among {k - 1} others from other dialogues. "
+                f"Each held-out reply (split {config.split!r}) stands at a random place among {k - 1} others. "
                 f"Chance picks it {outcome.chance:.0%} of the time; ties are broken at random."
             ),
             figure(
-                estimate_plot(first, title=f"hits@1 of {k}, with 95 % interval", rule=outcome.chance, rule_name="chance"),
+                estimate_plot(
+                    first, title=f"hits@1 of {k}, with 95 % interval", rule=outcome.chance, rule_name="chance"
+                ),
                 "; ".join(f"{name} {estimate}" for name, estimate in first.items()),
             ),
             table(("bot", *config.metrics), rows),
-            paragraph(f"Intervals: 95 %, bootstrap over dialogues. Seed {config.seed}; persona: {config.persona}.", quiet=True),
+            paragraph(
+                f"Intervals: 95 %, bootstrap over dialogues. Seed {config.seed}; persona: {config.persona}.", quiet=True
+            ),
         ),
     )
 
 
 def _talking(outcome: DemoOutcome) -> Section:
-    parts = [paragraph(f"The language model did not take part: {outcome.without_model}")] if outcome.without_model else []
+    parts = (
+        [paragraph(f"The language model did not take part: {outcome.without_model}")] if outcome.without_model else []
+    )
     for talk in outcome.talks:
         who = "; ".join(f"{speaker} is {p.name}: {' '.join(p.sentences)}" for speaker, p in talk.personas.items())
         parts += [paragraph(who, quiet=True), conversation(talk)]
@@ -71,5 +84,6 @@ def _talking(outcome: DemoOutcome) -> Section:
 
 
 def _next(outcome: DemoOutcome) -> Section:
-    commands = f"tertulia serve {' '.join(outcome.bots)}\ntertulia chat {outcome.bots[0]}\ntertulia judge rank {outcome.bots[0]} generic"
+    first = outcome.bots[0]
+    commands = f"tertulia serve {' '.join(outcome.bots)}\ntertulia chat {first}\ntertulia judge rank {first} generic"
     return Section("Go on from here", (paragraph("Talk to these bots, in the browser or here:"), code(commands)))

@@ -1,5 +1,7 @@
 """Pictures as SVG text, drawn by Vega-Altair and rendered without a browser or a network."""
 
+from typing import Any
+
 import altair as alt
 import vl_convert
 
@@ -14,7 +16,7 @@ def funnel_plot(steps: list[tuple[str, int]]) -> str:
     """What was left after each step of mining."""
     told = [step for i, step in enumerate(steps) if i == 0 or step[1] != steps[i - 1][1] or i == len(steps) - 1]
     rows = [{"step": name, "left": count} for name, count in told]
-    base = alt.Chart(alt.Data(values=rows)).encode(
+    base = _chart(rows).encode(
         y=alt.Y("step:N", sort=None, title=None, axis=alt.Axis(labelLimit=0, ticks=False, labelPadding=6)),
         x=alt.X("left:Q", title="messages left"),
     )
@@ -24,13 +26,15 @@ def funnel_plot(steps: list[tuple[str, int]]) -> str:
 def estimate_plot(figures: dict[str, Estimate], *, title: str, rule: float | None = None, rule_name: str = "") -> str:
     """Values with their intervals, and a dashed line for what chance would give."""
     rows = [{"name": name, "value": e.value, "low": e.low, "high": e.high} for name, e in figures.items()]
-    base = alt.Chart(alt.Data(values=rows)).encode(y=alt.Y("name:N", sort=None, title=None, axis=alt.Axis(labelLimit=0, ticks=False, labelPadding=6)))
+    base = _chart(rows).encode(
+        y=alt.Y("name:N", sort=None, title=None, axis=alt.Axis(labelLimit=0, ticks=False, labelPadding=6))
+    )
     bars = base.mark_bar(color=QUIET, height=18).encode(x=alt.X("value:Q", title=title))
     spans = base.mark_rule(color=ACCENT, strokeWidth=3).encode(x="low:Q", x2="high:Q")
     points = base.mark_point(color=ACCENT, filled=True, size=70).encode(x="value:Q")
     layers = bars + spans + points
     if rule is not None:
-        chance = alt.Chart(alt.Data(values=[{"chance": rule, "label": rule_name}]))
+        chance = _chart([{"chance": rule, "label": rule_name}])
         layers = layers + chance.mark_rule(color=INK, strokeDash=[4, 4]).encode(x="chance:Q")
         layers = layers + chance.mark_text(align="left", dx=4, dy=-8, baseline="bottom", color=INK).encode(
             x="chance:Q", y=alt.value(4), text="label:N"
@@ -38,6 +42,14 @@ def estimate_plot(figures: dict[str, Estimate], *, title: str, rule: float | Non
     return _svg(layers)
 
 
+def _chart(rows: list[dict[str, Any]]) -> alt.Chart:
+    return alt.Chart(alt.Data(values=rows))  # type: ignore[no-untyped-call]
+
+
 def _svg(chart: alt.LayerChart) -> str:
-    chart = chart.properties(width=520).configure_view(stroke=None).configure(font="DejaVu Sans, system-ui, sans-serif", padding=12)
+    chart = (
+        chart.properties(width=520)
+        .configure_view(stroke=None)
+        .configure(font="DejaVu Sans, system-ui, sans-serif", padding=12)
+    )
     return str(vl_convert.vegalite_to_svg(chart.to_json(), vl_version="5.20"))

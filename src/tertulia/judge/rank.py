@@ -1,7 +1,7 @@
 """Ranking the next reply: each true reply among others drawn from the same set, hits@k with intervals.
 
-The traps of this game, closed: the true reply stands at a random place, ties are broken at random, no distractor has its
-text, and the interval is drawn over dialogues, as replies of one dialogue are not independent.
+The traps of this game, closed: the true reply stands at a random place, ties are broken at random, no distractor has
+its text, and the interval is drawn over dialogues, as replies of one dialogue are not independent.
 """
 
 import random
@@ -90,7 +90,12 @@ def rank_tasks(dialogues: Sequence[Dialogue], config: RankConfig) -> list[RankTa
 
 
 def judge_rank(
-    bot: Bot, tasks: Sequence[RankTask], config: RankConfig, *, batch: int = 256, progress: Callable[[int], None] = lambda n: None
+    bot: Bot,
+    tasks: Sequence[RankTask],
+    config: RankConfig,
+    *,
+    batch: int = 256,
+    progress: Callable[[int], None] = lambda n: None,
 ) -> RankResult:
     """Let the bot score all candidates, and count. `progress` hears of tasks done."""
     if not isinstance(bot, RankingBot):
@@ -107,7 +112,9 @@ def judge_rank(
     return RankResult(bot.spec, figures, tuple(ranks.tolist()))
 
 
-def _distractors(rng: random.Random, pool: Sequence[tuple[str, str]], dialogue: str, text: str, count: int) -> list[str]:
+def _distractors(
+    rng: random.Random, pool: Sequence[tuple[str, str]], dialogue: str, text: str, count: int
+) -> list[str]:
     """Different texts from other dialogues; dialogues with few others around fall short of that only with an error."""
     taken = {squash(text).lower()}
     found: list[str] = []

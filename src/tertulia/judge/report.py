@@ -12,16 +12,31 @@ from tertulia import __version__
 from tertulia.core.dialogue import Dialogue
 
 STYLE = """
-:root{color-scheme:light dark;--ink:#2b2a27;--paper:#fbf9f4;--quiet:#6d675c;--line:#ddd5c6;--a:#f1e9da;--b:#e3ecec}
-@media(prefers-color-scheme:dark){:root{--ink:#ece7dc;--paper:#1d1c1a;--quiet:#a49d90;--line:#3b3833;--a:#33302a;--b:#24302f}}
-body{font:17px/1.55 Georgia,'Times New Roman',serif;color:var(--ink);background:var(--paper);max-width:46rem;margin:2rem auto;padding:0 1rem}
-h1{font-size:2rem;margin-bottom:.2rem}h2{margin-top:2.5rem;border-bottom:1px solid var(--line);padding-bottom:.2rem}
-.quiet{color:var(--quiet);font-size:.9rem}table{border-collapse:collapse;width:100%;font-size:.95rem}
-th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid var(--line)}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
-figure{margin:1rem 0;background:#fff;border-radius:8px;padding:.6rem;overflow-x:auto}figure svg{max-width:100%;height:auto}
-.talk{display:flex;flex-direction:column;gap:.4rem;margin:1rem 0}.turn{padding:.45rem .8rem;border-radius:12px;max-width:80%;white-space:pre-wrap;overflow-wrap:anywhere}
-.turn.left{background:var(--a);align-self:flex-start}.turn.right{background:var(--b);align-self:flex-end}.turn small{display:block;color:var(--quiet)}
-pre{white-space:pre-wrap;overflow-wrap:anywhere;background:var(--a);padding:.8rem;border-radius:8px;font-size:.85rem}
+:root {
+  color-scheme: light dark;
+  --ink: #2b2a27; --paper: #fbf9f4; --quiet: #6d675c; --line: #ddd5c6; --left: #f1e9da; --right: #e3ecec;
+}
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #ece7dc; --paper: #1d1c1a; --quiet: #a49d90; --line: #3b3833; --left: #33302a; --right: #24302f; }
+}
+body {
+  font: 17px/1.55 Georgia, 'Times New Roman', serif; color: var(--ink); background: var(--paper);
+  max-width: 46rem; margin: 2rem auto; padding: 0 1rem;
+}
+h1 { font-size: 2rem; margin-bottom: .2rem }
+h2 { margin-top: 2.5rem; border-bottom: 1px solid var(--line); padding-bottom: .2rem }
+.quiet { color: var(--quiet); font-size: .9rem }
+table { border-collapse: collapse; width: 100%; font-size: .95rem }
+th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid var(--line) }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
+figure { margin: 1rem 0; background: #fff; border-radius: 8px; padding: .6rem; overflow-x: auto }
+figure svg { max-width: 100%; height: auto }
+.talk { display: flex; flex-direction: column; gap: .4rem; margin: 1rem 0 }
+.turn { padding: .45rem .8rem; border-radius: 12px; max-width: 80%; white-space: pre-wrap; overflow-wrap: anywhere }
+.turn.left { background: var(--left); align-self: flex-start }
+.turn.right { background: var(--right); align-self: flex-end }
+.turn small { display: block; color: var(--quiet) }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--left); padding: .8rem; border-radius: 8px }
 """
 
 
@@ -42,7 +57,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A table; numbers stand to the right."""
     top = "".join(f'<th class="n">{escape(h)}</th>' if i else f"<th>{escape(h)}</th>" for i, h in enumerate(head))
     body = "".join(
-        "<tr>" + "".join(f'<td class="n">{escape(str(c))}</td>' if i else f"<td>{escape(str(c))}</td>" for i, c in enumerate(row)) + "</tr>"
+        "<tr>"
+        + "".join(
+            f'<td class="n">{escape(str(c))}</td>' if i else f"<td>{escape(str(c))}</td>" for i, c in enumerate(row)
+        )
+        + "</tr>"
         for row in rows
     )
     return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
@@ -56,11 +75,12 @@ def figure(svg: str, caption: str) -> str:
 def conversation(dialogue: Dialogue) -> str:
     """A dialogue as people read it: the first speaker on the left, the others on the right."""
     first = dialogue.speakers[0] if dialogue.speakers else ""
-    turns = "".join(
-        f'<div class="turn {"left" if t.speaker == first else "right"}" dir="auto"><small>{escape(t.speaker)}</small>{escape(t.text)}</div>'
-        for t in dialogue.turns
-    )
+    turns = "".join(_turn(t.speaker, t.text, "left" if t.speaker == first else "right") for t in dialogue.turns)
     return f'<div class="talk">{turns}</div>'
+
+
+def _turn(speaker: str, text: str, side: str) -> str:
+    return f'<div class="turn {side}" dir="auto"><small>{escape(speaker)}</small>{escape(text)}</div>'
 
 
 def code(text: str) -> str:
@@ -71,9 +91,11 @@ def code(text: str) -> str:
 def write_report(path: Path, *, title: str, lead: str, sections: Iterable[Section]) -> None:
     """Write the document."""
     body = "".join(f"<section><h2>{escape(s.title)}</h2>{''.join(s.parts)}</section>" for s in sections)
-    path.write_text(
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body><main><h1>{escape(title)}</h1><p>{escape(lead)}</p>{body}"
-        f'<p class="quiet">Made by Tertulia {escape(__version__)}.</p></main></body></html>\n',
-        encoding="utf-8",
+    head = (
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{STYLE}</style>"
     )
+    made = f'<p class="quiet">Made by Tertulia {escape(__version__)}.</p>'
+    main = f"<main><h1>{escape(title)}</h1><p>{escape(lead)}</p>{body}{made}</main>"
+    page = f'<!doctype html><html lang="en"><head>{head}</head><body>{main}</body></html>\n'
+    path.write_text(page, encoding="utf-8")

@@ -18,8 +18,8 @@ def bootstrap_mean(
 ) -> Estimate:
     """The mean with a percentile bootstrap interval (Efron 1979).
 
-    With `groups` (say, the dialogue each reply comes from) whole groups are drawn: replies of one dialogue resemble each
-    other, and drawing them one by one would make the interval too narrow.
+    With `groups` (say, the dialogue each reply comes from) whole groups are drawn: replies of one dialogue are alike,
+    and drawing them one by one would make the interval too narrow.
 
     >>> bootstrap_mean(np.array([])).n
     0

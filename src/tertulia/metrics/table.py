@@ -1,4 +1,4 @@
-"""The table of metrics. A row points at a function from ranks to one value per exchange; plugins join by `tertulia.metrics`."""
+"""The table of metrics: functions from ranks to one value per exchange. Plugins join through `tertulia.metrics`."""
 
 from tertulia.core.registry import Registry
 

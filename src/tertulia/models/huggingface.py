@@ -1,7 +1,7 @@
 """Chat models of the Hugging Face kind: loading them from a folder or a hub name, and writing with them token by token.
 
-One decoding loop serves whole batches and streams alike: rows are padded on the left, each row draws with a generator of
-its own seed, so that a reply does not depend on its neighbours in the batch (beyond the rounding of the matrix product).
+One decoding loop serves whole batches and streams alike: rows are padded on the left, each row draws with a generator
+of its own seed, so that a reply does not depend on its neighbours (beyond the rounding of the matrix product).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,8 +28,8 @@ class Sampling:
     top_k: int = 0
     """0 means the whole vocabulary."""
     repetition_penalty: float = 1.1
-    """Tokens already in this reply lose by this factor (after Keskar et al. 2019, who count the prompt too: that would keep a
-    bot from the words of its own persona); 1 is off."""
+    """Tokens already in this reply lose by this factor; 1 is off. Keskar et al. (2019) count the prompt too, which
+    would keep a bot from the words of its own persona."""
     max_tokens: int = 80
     seed: int = 0
 
@@ -58,7 +58,7 @@ class ChatModel:
     @classmethod
     def load(cls, name: str, *, gguf_file: str | None = None) -> "ChatModel":
         """From a folder or a hub name, as float32 (half precision is far slower on most CPUs)."""
-        hf_logging.disable_progress_bar()
+        hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         options = {"gguf_file": gguf_file} if gguf_file else {}
         try:
             tokenizer = AutoTokenizer.from_pretrained(name, **options)
@@ -77,14 +77,14 @@ class ChatModel:
             {k: v for k, v in self.model.config.to_dict().items() if k != "quantization_config"}
         )
         with torch.device("meta"):
-            plain = AutoModelForCausalLM.from_config(config)
+            plain = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
         plain.load_state_dict(self.model.state_dict(), assign=True)
         plain.generation_config = self.model.generation_config
         plain.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
     def prompt(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
-        """The conversation as tokens, ready for the assistant's turn; without a chat template, turns joined by the end token."""
+        """The conversation as tokens, ready for the answer; without a chat template, turns joined by the end token."""
         if self.tokenizer.chat_template:
             text = self.tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=False)
             return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
@@ -99,7 +99,7 @@ class ChatModel:
     def write(
         self, prompts: Sequence[Sequence[int]], sampling: Sequence[Sampling], alive: Callable[[int], bool]
     ) -> Iterator[Written]:
-        """Write all rows side by side until each has ended; a row that nobody waits for any more ends as "cancelled"."""
+        """Write all rows side by side until each has ended; a row that nobody waits for ends as "cancelled"."""
         generators = [torch.Generator().manual_seed(s.seed) for s in sampling]
         seen = [torch.empty(0, dtype=torch.long) for _ in prompts]
         ids, mask = _left_padded(prompts, pad=min(self.ends, default=0))
@@ -112,7 +112,12 @@ class ChatModel:
                 return
             positions = (mask.cumsum(-1) - 1).clamp(min=0)[:, -ids.shape[1] :]
             out = self.model(
-                input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True, logits_to_keep=1
+                input_ids=ids,
+                attention_mask=mask,
+                position_ids=positions,
+                past_key_values=cache,
+                use_cache=True,
+                logits_to_keep=1,
             )
             cache, logits = out.past_key_values, out.logits[:, -1]
             steps += 1
@@ -124,7 +129,7 @@ class ChatModel:
                     left.discard(row)
                     yield Written(row, None, "stop")
                     continue
-                seen[row] = torch.cat([seen[row], drawn[row]]).unique()
+                seen[row] = torch.cat([seen[row], drawn[row]])
                 yield Written(row, token)
                 if steps >= sampling[row].max_tokens:
                     left.discard(row)

@@ -23,7 +23,7 @@ LABELS = ("entailment", "hallucination", "off-topic", "generic", "contradiction"
 
 @dataclass(frozen=True, slots=True)
 class RoomDay:
-    """One day of the chat room: its lines as logged, and for each line the line it answers (itself: it starts a thread)."""
+    """One day of the chat room: its lines, and for each line the one it answers (itself where a thread starts)."""
 
     day: str
     lines: tuple[str, ...]

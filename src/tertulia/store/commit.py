@@ -1,26 +1,36 @@
 """Two ways to make a unit of work durable: PostgreSQL's own, and group commit for SQLite.
 
-SQLite has one writer at a time, and each commit waits for the disk. So those who wait are served together: whoever gets
-the lock runs the work of all that wait in one transaction, each in a savepoint of its own, and all of them return only
-after the one commit. There is no thread to start, stop or lose: the leader is one of the callers.
+SQLite has one writer at a time, and each commit waits for the disk. So one thread writes for all who call: it runs the
+work of everybody that waits in one transaction, each in a savepoint so that one failing does not fail the others, and
+lets them go after the one commit. Nobody returns before their own work is on disk. (A mere lock around one transaction
+each is slower, and unfair: the thread that has just released it takes it again before those that wait have woken up.)
 """
 
-from collections import deque
-from collections.abc import Callable
-from threading import Lock
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import suppress
+from itertools import chain
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
+from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine
 
+from tertulia.core.errors import StoreError
 from tertulia.store.database import transaction
+
 T = TypeVar("T")
 
 
 class Committer(Protocol):
-    """Runs units of work, each wholly or not at all, and returns when they are safe on disk."""
+    """Runs units of work, each wholly or not at all, and returns when they are safe."""
 
     def run(self, work: Callable[[Connection], T], /) -> T:
         """What the work returned, after its commit."""
+        ...
+
+    def close(self) -> None:
+        """Finish what was begun, and take no more."""
         ...
 
 
@@ -29,23 +39,51 @@ class OwnCommit:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._closed = False
 
     def run(self, work: Callable[[Connection], T], /) -> T:
         """What the work returned, after its commit."""
-        with transaction(self._engine,write=True) as connection:
+        if self._closed:
+            raise _closed()
+        with transaction(self._engine, write=True) as connection:
             return work(connection)
 
+    def close(self) -> None:
+        """Take no more work."""
+        self._closed = True
 
-class _Job(Generic[T]):
-    """A unit of work that waits, and later what became of it."""
 
-    __slots__ = ("error", "result", "settled", "work")
+class _Job:
+    """A unit of work that waits, and the future its caller sleeps on."""
 
-    def __init__(self, work: Callable[[Connection], T]) -> None:
+    __slots__ = ("error", "future", "result", "work")
+
+    def __init__(self, work: Callable[[Connection], Any]) -> None:
         self.work = work
-        self.settled = False
-        self.result: T | None = None
-        self.error: BaseException | None = None
+        self.future: Future[Any] = Future()
+        self.result: Any = None
+        self.error: Exception | None = None
+
+    def attempt(self, connection: Connection) -> None:
+        """Do the work, or undo all of it. Raises only when the whole transaction is lost."""
+        sqlite: Any = connection.connection.driver_connection
+        sqlite.execute("SAVEPOINT job")
+        try:
+            self.result = self.work(connection)
+        except Exception as error:
+            if not sqlite.in_transaction:  # no room, or a failing disk: SQLite has rolled back everything
+                raise
+            sqlite.execute("ROLLBACK TO job")
+            self.error = error
+        sqlite.execute("RELEASE job")
+
+    def settle(self, lost: BaseException | None = None) -> None:
+        """Let the caller go, with the outcome or with what befell the transaction."""
+        error = self.error or lost
+        if error is None:
+            self.future.set_result(self.result)
+        else:
+            self.future.set_exception(error)
 
 
 class GroupCommit:
@@ -53,36 +91,56 @@ class GroupCommit:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._leading = Lock()
-        self._waiting: deque[_Job[Any]] = deque()
+        self._waiting: SimpleQueue[_Job | None] = SimpleQueue()
+        self._door = Lock()
+        self._closed = False
+        # A daemon: a program that forgets to close the store can still end, and nothing acknowledged is lost.
+        self._writer = Thread(target=self._write, name="tertulia-store", daemon=True)
+        self._writer.start()
 
     def run(self, work: Callable[[Connection], T], /) -> T:
         """What the work returned, after the commit of its group."""
         job = _Job(work)
-        self._waiting.append(job)
-        with self._leading:
-            if not job.settled:
-                self._lead()
-        if job.error is not None:
-            raise job.error
-        return job.result  # type: ignore[return-value]
+        with self._door:
+            if self._closed or not self._writer.is_alive():
+                raise _closed()
+            self._waiting.put(job)
+        result: T = job.future.result()
+        return result
 
-    def _lead(self) -> None:
-        jobs = []
-        try:
-            with transaction(self._engine,write=True) as connection:
-                while self._waiting:
-                    jobs.append(self._waiting.popleft())
-                    self._attempt(jobs[-1], connection)
-        finally:
-            for job in jobs: job.settled = True
+    def close(self) -> None:
+        """Write what waits, and take no more."""
+        with self._door:
+            self._closed = True
+            self._waiting.put(None)
+        self._writer.join()
 
-    def _attempt(self, job, connection):
-        raw = connection.connection.driver_connection
-        raw.execute("SAVEPOINT job")
-        try:
-            job.result = job.work(connection)
-        except Exception as error:
-            job.error = error
-            raw.execute("ROLLBACK TO job")
-        raw.execute("RELEASE job")
+    def _write(self) -> None:
+        while (first := self._waiting.get()) is not None:
+            group: list[_Job] = []
+            try:
+                with transaction(self._engine, write=True) as connection:
+                    for job in chain([first], self._others()):
+                        group.append(job)
+                        job.attempt(connection)
+            except BaseException as error:  # whatever it is, nobody may be left sleeping
+                self._let_go(group or [first], error)
+                self._let_go(self._others(), error)  # or they would wait for the same lock as long again
+            else:
+                self._let_go(group)
+
+    def _others(self) -> Iterator[_Job]:
+        """Those who wait, and those who come while their work is being done."""
+        with suppress(Empty):
+            while (job := self._waiting.get_nowait()) is not None:
+                yield job
+            self._waiting.put(None)
+
+    @staticmethod
+    def _let_go(group: Iterable[_Job], error: BaseException | None = None) -> None:
+        for job in group:
+            job.settle(error)
+
+
+def _closed() -> StoreError:
+    return StoreError("The store is closed.", hint="Open it again; after a fork, in each process.")

@@ -1,7 +1,7 @@
 """The SQL: each function is one unit of work on a connection whose transaction somebody else begins and commits.
 
-All of them may run again from the start after a failure. Those that write lock the conversation's row first (SQLite locks
-the whole database anyway), and turns only after it: concurrent requests to one conversation queue up instead of clashing.
+Those that write take the lock of the conversation's row first and touch its turns only after that, so that requests to
+one conversation queue up instead of clashing (SQLite locks the whole database anyway).
 """
 
 from dataclasses import fields, replace
@@ -9,84 +9,73 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, Row, bindparam, delete, false, func, insert, null, or_, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, exists, false, func, insert, null, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from tertulia.core.codec import persona_from_json, persona_to_json
 from tertulia.core.dialogue import Json, Persona
 from tertulia.core.errors import TertuliaError, UsageError
 from tertulia.core.text import squash
-from tertulia.store.records import (
-    UNSET,
-    Conversation,
-    ConversationLine,
-    Ending,
-    NotFound,
-    Said,
-    StoredTurn,
-    Unset,
-)
+from tertulia.store.records import UNSET, Conversation, ConversationLine, Ending, NotFound, Said, StoredTurn, Unset
 from tertulia.store.schema import ABANDONED, PENDING, conversations, turns
 
 TITLE_LENGTH = 60
 ABANDONED_ERROR = "The server stopped before this reply was finished."
 
-# Statements are built once, and turns are selected in the order of `StoredTurn`'s fields: at a thousand messages a second
-# it is Python, not the disk, that takes the time.
+# Statements are built once, and turns selected in the order of `StoredTurn`'s fields: at a thousand messages a second it
+# is Python, not the disk, that takes the time.
 _C, _T = conversations.c, turns.c
-_TURN = select(*(_T[field.name] for field in fields(StoredTurn)))
-_STATUS, _KEY = list(_TURN.selected_columns.keys()).index("status"), len(_TURN.selected_columns)
+_COLUMNS = [_T[field.name] for field in fields(StoredTurn)]
+_STATUS = _COLUMNS.index(_T.status)
 _WAITS = or_(_T.status == PENDING, _T.status == ABANDONED)
 
 _OWNED = select(conversations).where(_C.id == bindparam("id"), _C.owner == bindparam("owner"))
 _OWNED_LOCKED = _OWNED.with_for_update()
-_HISTORY = _TURN.where(_T.conversation == bindparam("id")).order_by(_T.position, _T.attempt)
+_HISTORY = select(*_COLUMNS).where(_T.conversation == bindparam("id")).order_by(_T.position, _T.attempt)
 _CURRENT = _HISTORY.where(_T.current)
-_SAID = select(*(null().label("reply") if column is _T.reply else column for column in _TURN.selected_columns))
-_SAID_OR_KEY = (
-    _SAID.add_columns(_T.key)
+_SAID_OR_KEY = (  # without `reply`, which is by far the largest part and says nothing to a bot
+    select(*(null() if column is _T.reply else column for column in _COLUMNS), _T.key)
     .where(_T.conversation == bindparam("id"), or_(_T.current, _T.key == bindparam("key")))
     .order_by(_T.position)
 )
-_AT = _TURN.where(
-    _T.conversation == bindparam("id"), _T.position == bindparam("position"), _T.attempt == bindparam("attempt")
-)
-_BY_ID = _TURN.where(_T.id == bindparam("id"))
-_ADD_TURN = insert(turns)
-_RETIRE = update(turns).where(_T.id == bindparam("turn")).values(current=false())
-_FINISH = update(turns).where(_T.id == bindparam("turn"), _WAITS).returning(*_TURN.selected_columns)
+_AT = _HISTORY.where(_T.position == bindparam("position"), _T.attempt == bindparam("attempt"))
+_BY_ID = select(*_COLUMNS).where(_T.id == bindparam("turn"))
 _TOUCH = update(conversations).where(_C.id == bindparam("conversation"))
 _TOUCH_OF_TURN = update(conversations).where(
     _C.id == select(_T.conversation).where(_T.id == bindparam("turn"), _WAITS).scalar_subquery()
 )
+_FINISH = update(turns).where(_T.id == bindparam("turn"), _WAITS).returning(*_COLUMNS)
 
 
 def create(
-    connection: Connection, owner: str, bot: str, persona: Persona | None, title: str, id: str | None  # noqa: A002
+    connection: Connection, conversation: str | None, owner: str, *, bot: str, persona: Persona | None, title: str
 ) -> Conversation:
     """Add a conversation without turns."""
     now = datetime.now(UTC)
-    made = Conversation(id or uuid4().hex, owner, title, bot, persona, now, now)
+    made = Conversation(conversation or uuid4().hex, owner, title, bot, persona, now, now)
     row = {"id": made.id, "owner": owner, "title": title, "bot": bot, "persona": _persona_json(persona)}
     try:
         connection.execute(insert(conversations), row | {"places": 0, "created": now, "updated": now})
     except IntegrityError:
-        raise UsageError(f"There is a conversation {made.id!r} already.", hint="Leave the id out to get a new one.") from None
+        raise UsageError(
+            f"There is a conversation {made.id!r} already.", hint="Leave the id out to get a new one."
+        ) from None
     return made
 
 
-def read(connection: Connection, id: str, owner: str, *, history: bool = False) -> Conversation:  # noqa: A002
+def read(connection: Connection, conversation: str, owner: str, *, history: bool = False) -> Conversation:
     """A conversation with its current turns, or with all it ever had."""
-    found = _owned(connection, id, owner)
-    rows = connection.execute(_HISTORY if history else _CURRENT, {"id": id})
-    return _conversation(found, tuple(_turn(row) for row in rows))
+    row = _owned(connection, conversation, owner)
+    persona = None if row.persona is None else persona_from_json(row.persona)
+    said = tuple(map(_turn, connection.execute(_HISTORY if history else _CURRENT, {"id": conversation})))
+    return Conversation(row.id, row.owner, row.title, row.bot, persona, row.created, row.updated, said)
 
 
 def lines(connection: Connection, owner: str, limit: int) -> list[ConversationLine]:
     """The owner's conversations, the newest first."""
     count = select(func.count()).where(_T.conversation == _C.id, _T.current).scalar_subquery()
     listed = (
-        select(_C.id, _C.title, _C.bot, _C.updated, count.label("turns"))
+        select(_C.id, _C.title, _C.bot, _C.updated, count)
         .where(_C.owner == owner)
         .order_by(_C.updated.desc(), _C.created.desc(), _C.id)
         .limit(limit)
@@ -96,41 +85,45 @@ def lines(connection: Connection, owner: str, limit: int) -> list[ConversationLi
 
 def ids(connection: Connection, owner: str) -> list[str]:
     """The ids of all the owner's conversations, the oldest first."""
-    listed = select(_C.id).where(_C.owner == owner).order_by(_C.created, _C.id)
-    return list(connection.scalars(listed))
+    return list(connection.scalars(select(_C.id).where(_C.owner == owner).order_by(_C.created, _C.id)))
 
 
 def change(
-    connection: Connection, id: str, owner: str, *, bot: str | None, persona: Persona | None | Unset, title: str | None  # noqa: A002
+    connection: Connection,
+    conversation: str,
+    owner: str,
+    *,
+    bot: str | None,
+    persona: Persona | Unset | None,
+    title: str | None,
 ) -> Conversation:
     """Change what was given, and nothing else."""
-    _owned(connection, id, owner, lock=True)
+    _owned(connection, conversation, owner, lock=True)
     changes: dict[str, Any] = {} if persona is UNSET else {"persona": _persona_json(persona)}
     changes |= {name: value for name, value in (("bot", bot), ("title", title)) if value is not None}
     if changes:
-        connection.execute(_TOUCH, {"conversation": id} | changes | {"updated": datetime.now(UTC)})
-    return read(connection, id, owner)
+        _touch(connection, conversation, **changes)
+    return read(connection, conversation, owner)
 
 
-def say(connection: Connection, id: str, owner: str, text: str, key: str, bot: str) -> Said:  # noqa: A002
+def say(connection: Connection, conversation: str, owner: str, text: str, *, key: str, bot: str) -> Said:
     """Add the user's turn and the bot's pending one; with a key that was used before, find what it made."""
-    found = _owned(connection, id, owner, lock=True)
-    current, earlier = _current_and_earlier(connection, id, key)
+    found = _owned(connection, conversation, owner, lock=True)
+    current, earlier = _current_and_earlier(connection, conversation, key)
     if earlier:
         return _said_earlier(connection, earlier, current)
-    now = datetime.now(UTC)
-    user = StoredTurn(uuid4().hex, id, found.places, "user", text, now, "done")
-    reply = StoredTurn(uuid4().hex, id, found.places + 1, "bot", "", now, "pending", bot)
-    connection.execute(_ADD_TURN, [_row(user, key), _row(reply)])
-    changes = {"title": found.title or title_of(text), "places": found.places + 2, "updated": now}
-    connection.execute(_TOUCH, {"conversation": id} | changes)
+    now, place = datetime.now(UTC), found.places
+    user = StoredTurn(uuid4().hex, conversation, place, "user", text, now, "done")
+    reply = StoredTurn(uuid4().hex, conversation, place + 1, "bot", "", now, "pending", bot)
+    connection.execute(insert(turns), [_row(user, key), _row(reply)])
+    _touch(connection, conversation, title=found.title or title_of(text), places=place + 2)
     return Said(user, reply, True, tuple(current))
 
 
-def regenerate(connection: Connection, id: str, owner: str, key: str, bot: str) -> Said:  # noqa: A002
+def regenerate(connection: Connection, conversation: str, owner: str, *, key: str, bot: str) -> Said:
     """Put a new pending turn in the place of the bot's last one, which is kept but no longer current."""
-    _owned(connection, id, owner, lock=True)
-    current, earlier = _current_and_earlier(connection, id, key)
+    _owned(connection, conversation, owner, lock=True)
+    current, earlier = _current_and_earlier(connection, conversation, key)
     if earlier:
         return _said_earlier(connection, earlier, current)
     if not current or current[-1].speaker != "bot":
@@ -138,44 +131,42 @@ def regenerate(connection: Connection, id: str, owner: str, key: str, bot: str) 
     *before, user, old = current
     if old.status == "pending":
         raise TertuliaError("The reply is still being written.", hint="Stop it, or wait until it is finished.")
-    now, attempt = datetime.now(UTC), old.attempt + 1
-    new = StoredTurn(uuid4().hex, id, old.position, "bot", "", now, "pending", bot, replaces=old.id, attempt=attempt)
-    connection.execute(_RETIRE, {"turn": old.id})
-    connection.execute(_ADD_TURN, _row(new, key))
-    connection.execute(_TOUCH, {"conversation": id, "updated": now})
+    new = StoredTurn(uuid4().hex, conversation, old.position, "bot", "", datetime.now(UTC), "pending", bot)
+    new = replace(new, replaces=old.id, attempt=old.attempt + 1)
+    connection.execute(update(turns).where(_T.id == old.id).values(current=false()))
+    connection.execute(insert(turns), _row(new, key))
+    _touch(connection, conversation)
     return Said(user, new, True, tuple(before))
 
 
 def finish(
-    connection: Connection, turn: str, text: str, status: Ending, reply: dict[str, Json] | None, error: str | None
+    connection: Connection, turn: str, *, text: str, status: Ending, reply: dict[str, Json] | None, error: str | None
 ) -> StoredTurn:
     """End a pending turn; one that has ended stays as it is."""
     connection.execute(_TOUCH_OF_TURN, {"turn": turn, "updated": datetime.now(UTC)})
     ending = {"turn": turn, "text": text, "status": status, "reply": reply, "error": error}
-    row = connection.execute(_FINISH, ending).one_or_none() or connection.execute(_BY_ID, {"id": turn}).one_or_none()
+    row = connection.execute(_FINISH, ending).one_or_none() or connection.execute(_BY_ID, {"turn": turn}).one_or_none()
     if row is None:
         raise NotFound("turn")
     return _turn(row)
 
 
-def undo(connection: Connection, id: str, owner: str) -> Conversation:  # noqa: A002
+def undo(connection: Connection, conversation: str, owner: str) -> Conversation:
     """Take back the user's last turn and what follows it."""
-    _owned(connection, id, owner, lock=True)
-    last = select(func.max(_T.position)).where(_T.conversation == id, _T.current, _T.speaker == "user")
+    _owned(connection, conversation, owner, lock=True)
+    last = select(func.max(_T.position)).where(_T.conversation == conversation, _T.current, _T.speaker == "user")
     position = connection.execute(last).scalar_one()
     if position is None:
         raise TertuliaError("There is nothing to take back.", hint="The conversation has no message of yours.")
-    connection.execute(
-        update(turns).where(_T.conversation == id, _T.position >= position).values(current=false())
-    )
-    connection.execute(_TOUCH, {"conversation": id, "updated": datetime.now(UTC)})
-    return read(connection, id, owner)
+    since = (_T.conversation == conversation, _T.position >= position)
+    connection.execute(update(turns).where(*since).values(current=false()))
+    _touch(connection, conversation)
+    return read(connection, conversation, owner)
 
 
-def erase(connection: Connection, id: str, owner: str) -> None:  # noqa: A002
+def erase(connection: Connection, conversation: str, owner: str) -> None:
     """Delete a conversation; its turns go with it."""
-    gone = connection.execute(delete(conversations).where(_C.id == id, _C.owner == owner))
-    if not gone.rowcount:
+    if not connection.execute(delete(conversations).where(_C.id == conversation, _C.owner == owner)).rowcount:
         raise NotFound("conversation")
 
 
@@ -186,14 +177,13 @@ def erase_all(connection: Connection, owner: str) -> int:
 
 def has_pending(connection: Connection, before: datetime) -> bool:
     """Whether any turn has been waiting since before that moment."""
-    return connection.execute(select(_waiting_since(before).exists())).scalar_one()
+    return bool(connection.scalar(select(exists().where(_T.status == PENDING, _T.created < before))))
 
 
 def abandon(connection: Connection, before: datetime) -> int:
     """Give up the turns that have been waiting since before that moment; a late reply to one is still taken."""
-    return connection.execute(
-        update(turns).where(_T.status == PENDING, _T.created < before).values(status=ABANDONED)
-    ).rowcount
+    waiting = (_T.status == PENDING, _T.created < before)
+    return connection.execute(update(turns).where(*waiting).values(status=ABANDONED)).rowcount
 
 
 def title_of(text: str) -> str:
@@ -208,20 +198,23 @@ def title_of(text: str) -> str:
     return title if len(title) <= TITLE_LENGTH else title[: TITLE_LENGTH - 1].rstrip() + "…"
 
 
-def _waiting_since(before: datetime) -> Any:
-    return select(_T.id).where(_T.status == PENDING, _T.created < before)
-
-
-def _owned(connection: Connection, id: str, owner: str, *, lock: bool = False) -> Row[Any]:  # noqa: A002
-    found = connection.execute(_OWNED_LOCKED if lock else _OWNED, {"id": id, "owner": owner}).one_or_none()
-    if found is None:
+def _owned(connection: Connection, conversation: str, owner: str, *, lock: bool = False) -> Row[Any]:
+    mine = {"id": conversation, "owner": owner}
+    row = connection.execute(_OWNED_LOCKED if lock else _OWNED, mine).one_or_none()
+    if row is None:
         raise NotFound("conversation")
-    return found
+    return row
 
 
-def _current_and_earlier(connection: Connection, id: str, key: str) -> tuple[list[StoredTurn], StoredTurn | None]:  # noqa: A002
-    """What was said so far, and the turn that an earlier request with this key added."""
-    rows = connection.execute(_SAID_OR_KEY, {"id": id, "key": key}).all()
+def _touch(connection: Connection, conversation: str, **changes: Any) -> None:
+    connection.execute(_TOUCH, {"conversation": conversation, "updated": datetime.now(UTC)} | changes)
+
+
+def _current_and_earlier(
+    connection: Connection, conversation: str, key: str
+) -> tuple[list[StoredTurn], StoredTurn | None]:
+    """What was said so far, and the turn that an earlier request with this key added, if one did."""
+    rows = connection.execute(_SAID_OR_KEY, {"id": conversation, "key": key}).all()
     earlier = next((_turn(row) for row in rows if row.key == key), None)
     return [turn for turn in map(_turn, rows) if turn.current], earlier
 
@@ -236,20 +229,14 @@ def _said_earlier(connection: Connection, earlier: StoredTurn, current: list[Sto
     return Said(user, reply, False, tuple(turn for turn in current if turn.position < place))
 
 
-def _conversation(row: Row[Any], said: tuple[StoredTurn, ...]) -> Conversation:
-    persona = None if row.persona is None else persona_from_json(row.persona)
-    return Conversation(row.id, row.owner, row.title, row.bot, persona, row.created, row.updated, said)
-
-
 def _turn(row: Row[Any]) -> StoredTurn:
-    turn = StoredTurn(*row[:_KEY])
+    turn = StoredTurn(*row[: len(_COLUMNS)])
     return replace(turn, status="stopped", error=ABANDONED_ERROR) if row[_STATUS] == ABANDONED else turn
 
 
 def _row(turn: StoredTurn, key: str | None = None) -> dict[str, Any]:
-    return {column: getattr(turn, column) for column in StoredTurn.__slots__} | {"key": key}
+    return {field.name: getattr(turn, field.name) for field in fields(turn)} | {"key": key}
 
 
 def _persona_json(persona: Persona | None) -> dict[str, Json] | None:
     return None if persona is None else persona_to_json(persona)
-

@@ -1,8 +1,8 @@
 """From a URL to an engine that is safe to use: what SQLite and PostgreSQL each must be told first.
 
 SQLite: the write-ahead log (readers never wait for the writer), synchronous = FULL (a commit has reached the disk, also
-when the power fails a moment later), foreign keys on, deleted text overwritten with zeros, and transactions that take the
-write lock at their start, because one that asks for it halfway is refused at once instead of waiting its turn.
+when the power fails a moment later), foreign keys on, deleted text overwritten with zeros, and transactions that take
+the write lock at their start, because one that asks for it halfway is refused at once instead of waiting its turn.
 PostgreSQL: bounded waits for the server and for locks, and a look at each pooled connection before it is used.
 """
 
@@ -59,12 +59,9 @@ def transaction(engine: Engine, *, write: bool = False) -> Iterator[Connection]:
     """A transaction that is committed at the end of the block, and rolled back when the block fails."""
     with engine.begin() as connection:
         if engine.dialect.name == "sqlite":  # by hand: an event listener for it would slow down every statement
-            raw(connection).execute("BEGIN IMMEDIATE" if write else "BEGIN")
+            sqlite: Any = connection.connection.driver_connection
+            sqlite.execute("BEGIN IMMEDIATE" if write else "BEGIN")
         yield connection
-
-
-def raw(connection):
-    return connection.connection.driver_connection
 
 
 def prepare(engine: Engine, *, busy_seconds: float) -> None:
@@ -130,7 +127,7 @@ def _postgresql(url: URL, busy_seconds: float) -> Engine:
     }
     try:
         return create_engine(
-            url, connect_args=settings, pool_pre_ping=True, pool_size=8, max_overflow=24, pool_timeout=busy_seconds
+            url, connect_args=settings, pool_pre_ping=True, pool_size=5, max_overflow=15, pool_timeout=busy_seconds
         )
     except ImportError as error:
         raise MissingExtra("psycopg, which PostgreSQL needs,", "pip install 'tertulia[postgres]'") from error

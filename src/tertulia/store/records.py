@@ -1,6 +1,6 @@
 """What the store gives back: plain frozen values, complete when they leave it.
 
-Nothing of the database leaks out of them, so that whoever holds one can keep it, compare it or hand it to another thread.
+Nothing of the database leaks out of them, so whoever holds one can keep it, compare it or hand it to another thread.
 """
 
 from dataclasses import dataclass
@@ -92,4 +92,4 @@ class Said:
     fresh: bool
     """False when the key was used before: nothing was added, and these are the turns it made then."""
     before: tuple[StoredTurn, ...] = ()
-    """The current turns before the user's: with it, all that the bot has to answer."""
+    """The current turns before the user's, for the bot to know: without their `reply`, which is for the record."""

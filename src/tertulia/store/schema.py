@@ -1,6 +1,6 @@
 """The tables. `migrations` makes the same ones step by step, and a test proves that the two agree.
 
-Core tables and no mapped classes: the store hands out frozen values of its own, so an identity map would only be in the way.
+Core tables and no mapped classes: the store hands out frozen values of its own, and needs no identity map.
 """
 
 from datetime import UTC, datetime
@@ -25,8 +25,8 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeEngine
 
 PENDING, ABANDONED = "pending", "abandoned"
-"""Both wait for a reply. Abandoned: its server seems to be gone, so people see it as stopped; but should the server live
-after all (another program opened the database meanwhile), its reply is still taken."""
+"""Both wait for a reply. Abandoned: its server seems to be gone, so people see it as stopped; but should the server
+live after all (perhaps another program opened the database meanwhile), its reply is still taken."""
 
 VERSION_TABLE = "tertulia_version"
 """Not Alembic's own name, because a PostgreSQL database may be shared with other programs that use Alembic."""
@@ -42,7 +42,7 @@ metadata = MetaData(
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A moment in UTC, aware on both sides. SQLite has no type for one: there it is ISO text, which sorts as time does."""
+    """A moment in UTC, aware on both sides. SQLite has no type for it: there it is ISO text, which sorts as time does."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -90,7 +90,7 @@ turns = Table(
     Column("status", Text, nullable=False),
     Column("bot", Text),
     Column("reply", JSON(none_as_null=True)),
-    # No foreign key: it always lies in the same conversation and goes with it, and a key would need an index of its own.
+    # No foreign key: it is always in the same conversation and goes with it, and a key would need an index of its own.
     Column("replaces", Text),
     Column("current", Boolean, nullable=False),
     Column("error", Text),

@@ -21,7 +21,7 @@ class Bot(Protocol):
     """One line that tells people what it is."""
 
     def reply(self, asks: Sequence[Ask], /) -> list[Reply]:
-        """One reply for each ask, in order. The same ask and seed give the same reply, whatever else is in the batch."""
+        """One reply for each ask, in order. The same ask and seed give the same reply, whatever the batch."""
         ...
 
 

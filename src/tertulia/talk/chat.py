@@ -9,12 +9,13 @@ OPENING = "Hi!"
 
 
 def chat_messages(dialogue: Dialogue, speaker: str, instructions: str = "") -> list[dict[str, str]]:
-    """The dialogue from the speaker's side: its own turns are the assistant's, all others the user's, runs joined.
+    """The dialogue from the speaker's side: its turns are the assistant's, all others the user's, runs joined.
 
     A system text given verbatim (meta "system") is used as it is; else the persona and the instructions make one.
 
     >>> from tertulia.core.dialogue import Turn
-    >>> d = Dialogue("d", (Turn("ana", "hi"), Turn("ana", "there?"), Turn("bot", "yes")), {"bot": Persona(("I sail.",))})
+    >>> turns = (Turn("ana", "hi"), Turn("ana", "there?"), Turn("bot", "yes"))
+    >>> d = Dialogue("d", turns, {"bot": Persona(("I sail.",))})
     >>> [(m["role"], m["content"]) for m in chat_messages(d, "bot")]
     [('system', 'About you: I sail.'), ('user', 'hi\\nthere?'), ('assistant', 'yes')]
     """

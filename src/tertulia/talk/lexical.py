@@ -54,7 +54,9 @@ class TfidfIndex:
         """An index of the given pairs; words are weighed over messages and replies alike."""
         texts = [text for pair in pairs for text in (pair.message, pair.reply) if words(text)]
         if not texts:
-            raise DataError("There is not a single word to index.", hint="Check the data: it needs dialogues of two turns or more.")
+            raise DataError(
+                "There is not a single word to index.", hint="Check the data: it needs dialogues of two turns or more."
+            )
         fitted = _vectorizer(max_ngram).fit(texts)
         return cls(pairs, dict(fitted.vocabulary_), fitted.idf_, max_ngram=max_ngram)
 
@@ -91,7 +93,9 @@ class TfidfIndex:
             vocabulary = json.loads((folder / "vocabulary.json").read_text(encoding="utf-8"))
             index = cls(pairs, vocabulary, np.load(folder / "idf.npy"), max_ngram=manifest["max_ngram"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(f"The index in {folder} is damaged ({error}).", hint="Build it anew from its data.") from None
+            raise DataError(
+                f"The index in {folder} is damaged ({error}).", hint="Build it anew from its data."
+            ) from None
         if index.fingerprint != manifest["fingerprint"]:
             raise DataError(f"The index in {folder} does not match its manifest.", hint="Build it anew from its data.")
         return index

@@ -59,7 +59,9 @@ def selfplay(
     return talks
 
 
-def _opened(seats: tuple[Seat, Seat], config: SelfplayConfig, i: int, personas: Sequence[tuple[Persona, Persona]]) -> Dialogue:
+def _opened(
+    seats: tuple[Seat, Seat], config: SelfplayConfig, i: int, personas: Sequence[tuple[Persona, Persona]]
+) -> Dialogue:
     pair = personas[i % len(personas)] if personas else ()
     who = {seat.name: persona for seat, persona in zip(seats, pair, strict=False)}
     turns = (Turn(seats[0].name, config.opener),) if config.opener else ()

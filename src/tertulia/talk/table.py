@@ -4,9 +4,15 @@ from tertulia.core.registry import Registry
 
 BOTS = Registry("bot", "tertulia.bots")
 
-BOTS.add("generic", "tertulia.talk.bots.generic:GenericBot", 'says "I don\'t know." to questions and "ok" to statements')
+BOTS.add(
+    "generic", "tertulia.talk.bots.generic:GenericBot", 'says "I don\'t know." to questions and "ok" to statements'
+)
 BOTS.add("tfidf", "tertulia.talk.bots.tfidf:TfidfBot", "answers with the reply to the most similar message it has read")
 BOTS.add("openai", "tertulia.talk.bots.openai:OpenAIBot", "a model behind any OpenAI-compatible endpoint")
 BOTS.add("hf", "tertulia.talk.bots.huggingface:HuggingFaceBot", "a Hugging Face chat model, by name or folder")
-BOTS.add("smollm2", "tertulia.talk.bots.smollm2:SmolLM2Bot", "SmolLM2-135M-Instruct, a small language model that runs offline")
+BOTS.add(
+    "smollm2",
+    "tertulia.talk.bots.smollm2:SmolLM2Bot",
+    "SmolLM2-135M-Instruct, a small language model that runs offline",
+)
 BOTS.add("human", "tertulia.talk.bots.human:HumanBot", "a person at this terminal")

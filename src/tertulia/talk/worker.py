@@ -92,17 +92,20 @@ class Worker:
             thread.start()
 
     def check_room(self, asks: int = 1) -> None:
-        """Raise Busy if so many more asks would not be taken; lets a caller refuse before it writes anything down."""
+        """Raise Busy if so many more asks would not be taken: lets a caller refuse before it writes anything down."""
         if self._closed:
             raise Busy(f"The bot {self.name!r} is stopping.", hint="Try again in a moment.")
         if len(self._waiting) + asks > self.max_waiting:
             raise Busy(f"Too many wait for the bot {self.name!r} already.", hint="Try again in a moment.")
 
-    def submit(self, ask: Ask, on_piece: OnPiece | None = None) -> Job:
-        """Put an ask into the queue; raises Busy when that is full or closed."""
+    def submit(self, ask: Ask, on_piece: OnPiece | None = None, *, admitted: bool = False) -> Job:
+        """Put an ask into the queue; raises Busy when that is full or closed.
+
+        One whose caller checked the room and has promised a reply since is `admitted`, even if others came in between.
+        """
         job = Job(ask, on_piece)
         with self._change:
-            self.check_room()
+            self.check_room(-len(self._waiting) if admitted else 1)
             self._waiting.append(job)
             self._change.notify()
         return job

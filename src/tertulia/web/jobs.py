@@ -180,7 +180,7 @@ class Desk:
         loop = asyncio.get_running_loop()
         try:
             worker = self.worker(said.bot.bot or head.bot)
-            making.job = worker.submit(ask_of(head, said), partial(self._wrote, loop, making))
+            making.job = worker.submit(ask_of(head, said), partial(self._wrote, loop, making), admitted=True)
             making.job.done.add_done_callback(partial(self._answered, loop, making))
         except TertuliaError as error:
             failed: Future[Reply] = Future()
@@ -198,6 +198,7 @@ class Desk:
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
             else:
+                making.parts = [turn.text]
                 making.end(turn)
         return making
 

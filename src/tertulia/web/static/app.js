@@ -43,7 +43,8 @@ function showEmpty() {
   const bot = state.bots.find((known) => known.id === conversation.bot);
   $("empty").hidden = !ready || conversation.turns.length > 0 || unsent !== null;
   $("log").hidden = !$("empty").hidden;
-  $("empty-bot").textContent = bot ? `You are talking to ${bot.name}: ${bot.summary.replace(/\.$/, "")}.` : "";
+  $("empty-bot").textContent = bot ? `You are talking to ${bot.name}.` : "";
+  $("empty-summary").textContent = bot?.summary ?? "";
 }
 
 function startEmpty() {

@@ -8,7 +8,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    moment = sa.DateTime(timezone=True)
+    moment = sa.DateTime(timezone=True).with_variant(sa.Text, "sqlite")
     op.create_table(
         "conversations",
         sa.Column("id", sa.Text, nullable=False),
@@ -42,9 +42,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(
             ["conversation"], ["conversations.id"], name="fk_turns_conversation", ondelete="CASCADE"
         ),
-        sa.UniqueConstraint(
-            "conversation", "position", "attempt", name="uq_turns_conversation_position_attempt"
-        ),
+        sa.UniqueConstraint("conversation", "position", "attempt", name="uq_turns_conversation_position_attempt"),
         sa.UniqueConstraint("conversation", "key", name="uq_turns_conversation_key"),
     )
     waiting = sa.text("status = 'pending'")

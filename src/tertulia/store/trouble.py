@@ -1,0 +1,64 @@
+"""What went wrong with the database, in words: every error of SQLite, psycopg or SQLAlchemy becomes a `StoreError`.
+
+The original stays chained to it, so that a bug of ours keeps its traceback.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from tertulia.core.errors import StoreError
+
+_LOCKED = ("{where} is locked by another program.", "Wait until it is done and try again, or close it.")
+_SQLITE = {
+    sqlite3.SQLITE_BUSY: _LOCKED,
+    sqlite3.SQLITE_LOCKED: _LOCKED,
+    sqlite3.SQLITE_CANTOPEN: ("{where} cannot be opened.", "Check that its folder is there and may be written to."),
+    sqlite3.SQLITE_PERM: ("{where} may not be used.", "Check who owns the file and its folder."),
+    sqlite3.SQLITE_READONLY: ("{where} cannot be written to.", "Check who owns the file and its folder."),
+    sqlite3.SQLITE_NOTADB: ("{where} is not a SQLite database.", "Name another file: this one is left as it is."),
+    sqlite3.SQLITE_CORRUPT: (
+        "{where} is damaged.",
+        "Restore a backup, or save what is left with: sqlite3 FILE .recover",
+    ),
+    sqlite3.SQLITE_FULL: ("There is no room left to write to {where}.", "Make room on the disk and try again."),
+    sqlite3.SQLITE_IOERR: ("{where} could not be read or written: {why}.", "Check the disk: is it full, or failing?"),
+}
+_POSTGRESQL = {
+    "28": ("{where} does not let us in: {why}", "Check the user and the password in the URL."),
+    "3D000": ("{where} does not exist.", "Make it first, for example with: createdb NAME"),
+    "55P03": _LOCKED,
+    "42501": ("{where} does not let us do that: {why}", "Grant the user the right to make and use tables there."),
+}
+_UNREACHABLE = (
+    "{where} cannot be reached: {why}",
+    "Check that the server is running, and the host and port in the URL.",
+)
+_OTHER = ("{where} refused: {why}", "")
+
+
+@contextmanager
+def explained(where: str) -> Iterator[None]:
+    """Turn the database's errors into ours."""
+    try:
+        yield
+    except (SQLAlchemyError, sqlite3.Error) as error:
+        raise _explain(error, where) from error
+
+
+def _explain(error: Exception, where: str) -> StoreError:
+    if isinstance(error, PoolTimeout):
+        return StoreError(f"{where} is too busy: every connection is in use.", hint="Try again in a moment.")
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig else error
+    if isinstance(cause, sqlite3.Error):
+        message, hint = _SQLITE.get(getattr(cause, "sqlite_errorcode", 0) & 0xFF, _OTHER)
+    else:
+        state = getattr(cause, "sqlstate", None) or ""
+        known = _POSTGRESQL.get(state) or _POSTGRESQL.get(state[:2])
+        lost = isinstance(error, DBAPIError) and (error.connection_invalidated or not state)
+        message, hint = known or (_UNREACHABLE if lost else _OTHER)
+    why = str(cause).strip().partition("\n")[0]
+    return StoreError(message.format(where=where, why=why), hint=hint)

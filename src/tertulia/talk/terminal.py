@@ -1,0 +1,425 @@
+"""A conversation with a bot, line by line: what a person types means a message or a command, and what comes of it.
+
+The terminal itself stays outside: lines come from a function, everything shown goes to a `Screen`, so that the same
+conversation runs under test, in a pipe and in colour. Text is made harmless here, before any screen sees it.
+"""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from secrets import token_hex
+from typing import NamedTuple, Protocol
+
+from pydantic import Field
+
+from tertulia import __version__, sample
+from tertulia.core.codec import dialogue_to_json, dump_line
+from tertulia.core.config import Config
+from tertulia.core.dialogue import Dialogue, Json, Persona, Turn
+from tertulia.core.errors import DataError, TertuliaError, UnknownName, UsageError
+from tertulia.core.reply import Ask, Reply
+from tertulia.core.text import clean
+from tertulia.talk.bot import Bot, StreamingBot
+from tertulia.talk.spec import make_bot
+from tertulia.talk.table import BOTS
+
+USER, BOT = "user", "bot"
+SAMPLE = "sample:"
+_C1 = dict.fromkeys(range(0x80, 0xA0))
+
+
+class ChatConfig(Config):
+    """What `tertulia chat` takes."""
+
+    bot: str = Field(min_length=1)
+    """The bot to talk with: name[:path or model][?option=value&...]."""
+    persona: tuple[str, ...] = ()
+    """Who the bot is: a sentence (repeat the option for more), sample:ID, or a file with one sentence a line."""
+    seed: int = 0
+    """The same seed and the same lines give the same conversation."""
+    save: Path | None = None
+    """Add the conversation to this file of dialogues (JSON lines) at the end; what is there stays."""
+
+
+class Screen(Protocol):
+    """Where the conversation is shown. All text is to be taken literally."""
+
+    def note(self, text: str) -> None:
+        """A remark of ours."""
+        ...
+
+    def error(self, message: str, hint: str) -> None:
+        """Something went wrong; the conversation goes on."""
+        ...
+
+    def turn(self, speaker: str, text: str) -> None:
+        """A turn said earlier."""
+        ...
+
+    def bot_piece(self, text: str) -> None:
+        """A part of the turn that the bot is writing."""
+        ...
+
+    def bot_turn(self, text: str) -> None:
+        """The bot's turn, now whole; its pieces may have been shown already."""
+        ...
+
+    def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Several things side by side."""
+        ...
+
+    def busy(self, what: str, stop: Callable[[], None] | None = None) -> AbstractContextManager[None]:
+        """Around anything that may take a while; a person who has had enough of it calls `stop`."""
+        ...
+
+
+class _Said(NamedTuple):
+    turn: Turn
+    reply: Reply | None = None
+
+
+class _Command(NamedTuple):
+    usage: str
+    summary: str
+    run: Callable[[str], None]
+
+
+class TerminalChat:
+    """One conversation, taking lines until it is over. It loads its bot when it is made: a wrong one fails at once."""
+
+    def __init__(self, config: ChatConfig, screen: Screen, read: Callable[[], str]) -> None:
+        self.config, self.screen, self.read = config, screen, read
+        self.over = False
+        self.persona = read_persona(config.persona)
+        if config.save is not None:
+            check_place(config.save)
+        self.started = datetime.now(UTC)
+        self.id = f"chat-{self.started:%Y%m%dT%H%M%S}-{token_hex(4)}"
+        self._said: list[_Said] = []
+        self._asked = 0
+        self._saved: dict[Path, Dialogue] = {}
+        self._stopping = self._leaving = False
+        self.bot = self._load(config.bot)
+        self._commands = {
+            "help": _Command("/help", "show this list", self._help),
+            "persona": _Command("/persona [SENTENCE | clear | show]", "show or change who the bot is", self._persona),
+            "undo": _Command("/undo", "take back the last message and its reply", self._undo),
+            "again": _Command("/again", "have the last reply written anew", self._again),
+            "why": _Command("/why", "how the last reply came about", self._why),
+            "history": _Command("/history", "show the conversation so far", self._history),
+            "save": _Command("/save [PATH]", "write the conversation to a file", self._save),
+            "bot": _Command("/bot [SPEC]", "show the bots, or go on with another one", self._bot),
+            "quit": _Command("/quit", "leave", self._quit),
+        }
+
+    def run(self) -> None:
+        """Talk until the person leaves or the input ends; the conversation is saved whatever ends it."""
+        self.screen.note(printable(f"{self.bot.summary} /help lists the commands, Ctrl-D leaves."))
+        if self.persona:
+            self._persona("show")
+        try:
+            while not self.over:
+                try:
+                    line = self.read()
+                except EOFError:
+                    self.over = True
+                except KeyboardInterrupt:
+                    self.screen.note("Ctrl-D or /quit leaves.")
+                else:
+                    self.take(line)
+        finally:
+            self._save_if_asked()
+        self.screen.note("Goodbye.")
+
+    def take(self, line: str) -> None:
+        """Act on one line. What goes wrong is shown, and the conversation stays as it was, the person's turn included."""
+        text = clean(line).strip()
+        try:
+            if text.startswith("/") and not text.startswith("//"):
+                self._obey(text)
+            elif text:
+                self._said.append(_Said(Turn(USER, text.removeprefix("/") if text.startswith("//") else text)))
+                self._answer(self._said)
+        except TertuliaError as error:
+            self.screen.error(printable(error.message), printable(error.hint))
+            if not text.startswith("/"):
+                self.screen.note("/again asks the bot once more, /undo takes your message back.")
+        except KeyboardInterrupt:
+            self.screen.note("Stopped.")
+
+    def stop(self) -> None:
+        """The person has had enough: a writing bot is asked to end here; one that does not listen is interrupted."""
+        if self._stopping or not isinstance(self.bot, StreamingBot):
+            raise KeyboardInterrupt
+        self._stopping = True
+
+    def dialogue(self, said: Sequence[_Said] | None = None) -> Dialogue:
+        """The conversation as it stands."""
+        turns = tuple(s.turn for s in (self._said if said is None else said))
+        meta = {"made_by": f"tertulia chat {__version__}", "bot": self.bot.spec, "started": self.started.isoformat()}
+        return Dialogue(self.id, turns, {BOT: self.persona} if self.persona else {}, meta=meta)
+
+    def _answer(self, before: Sequence[_Said]) -> None:
+        """Have the bot say something after these turns. Until it has, nothing is changed."""
+        ask = Ask(self.dialogue(before), speaker=BOT, seed=self.config.seed + self._asked)
+        self._asked += 1
+        self._stopping = False
+        # A bot that is a person at this terminal needs it for itself.
+        free = not getattr(self.bot, "uses_terminal", False)
+        with self.screen.busy("thinking", self.stop) if free else nullcontext():
+            reply = self._written(self.bot, ask)
+            if reply.text.strip():
+                self.screen.bot_turn(printable(reply.text))
+        if reply.text.strip():
+            self._said = [*before, _Said(_turn_of(reply), reply)]
+        for remark in _remarks(reply):
+            self.screen.note(printable(remark))
+
+    def _written(self, bot: Bot, ask: Ask) -> Reply:
+        if not isinstance(bot, StreamingBot):
+            [reply] = bot.reply([ask])
+            return reply
+        for piece in bot.stream([ask], alive=lambda _: not self._stopping):
+            if piece.text:
+                self.screen.bot_piece(printable(piece.text))
+            if piece.reply is not None:
+                return piece.reply
+        raise TertuliaError(
+            f"The bot {bot.spec!r} stopped in the middle of its reply.", hint="/again asks it once more."
+        )
+
+    def _obey(self, text: str) -> None:
+        name, _, rest = text.removeprefix("/").partition(" ")
+        command = self._commands.get(name.lower())
+        if command is None:
+            raise UnknownName("command", f"/{name}", [f"/{known}" for known in self._commands])
+        command.run(rest.strip())
+
+    def _help(self, _: str) -> None:
+        rows = [(c.usage, c.summary) for c in self._commands.values()]
+        more = [("Ctrl-C", "stop a reply in the making"), ("//text", "say something that begins with a slash")]
+        self.screen.table("Commands", ("type", "to"), [*rows, *more])
+
+    def _persona(self, rest: str) -> None:
+        if rest == "clear":
+            self.persona = None
+        elif rest.startswith(SAMPLE):
+            self.persona = read_persona([rest])
+        elif rest not in ("", "show"):
+            self.persona = Persona((*(self.persona.sentences if self.persona else ()), rest))
+        if self.persona is None:
+            self.screen.note("The bot has no persona.")
+        else:
+            name = f"{self.persona.name}: " if self.persona.name else ""
+            self.screen.note(printable(f"The bot's persona: {name}{' '.join(self.persona.sentences)}"))
+
+    def _undo(self, _: str) -> None:
+        if not self._said:
+            raise UsageError("There is nothing to take back.")
+        while self._said.pop().turn.speaker != USER:
+            pass
+        last = self._said[-1].turn.text if self._said else ""
+        self.screen.note(f"Taken back. The last turn is now: {_brief(last)}" if last else "Taken back. We begin anew.")
+
+    def _again(self, _: str) -> None:
+        if not self._said:
+            raise UsageError("There is nothing to answer yet.", hint="Say something first.")
+        self._answer(self._said[:-1] if self._said[-1].reply else self._said)
+
+    def _why(self, _: str) -> None:
+        reply = next((s.reply for s in reversed(self._said) if s.reply), None)
+        if reply is None:
+            raise UsageError("The bot has not said anything yet.")
+        if reply.candidates:
+            self.screen.table("Considered", ("score", "reply", "verdict", "source"), _candidate_rows(reply))
+        self.screen.table("How it was made", ("what", "value"), _fact_rows(reply))
+
+    def _history(self, _: str) -> None:
+        if not self._said:
+            self.screen.note("Nothing has been said yet.")
+        for said in self._said:
+            self.screen.turn(said.turn.speaker, printable(said.turn.text))
+
+    def _save(self, rest: str) -> None:
+        path = Path(rest) if rest else self.config.save
+        if path is None:
+            raise UsageError("Where to?", hint="/save PATH, or start with --save PATH.")
+        if not self._said:
+            raise UsageError("There is nothing to save yet.")
+        dialogue = self.dialogue()
+        save_dialogue(dialogue, path)
+        self._saved[path] = dialogue
+        self.screen.note(printable(f"Saved to {path}."))
+
+    def _save_if_asked(self) -> None:
+        path = self.config.save
+        if path is not None and self._said and self._saved.get(path) != self.dialogue():
+            self._save("")
+
+    def _bot(self, rest: str) -> None:
+        if rest:
+            self.bot = self._load(rest)
+            self.screen.note(printable(f"Now you talk with {self.bot.spec}: {self.bot.summary}"))
+        else:
+            self.screen.note(printable(f"You talk with {self.bot.spec}: {self.bot.summary}"))
+            self.screen.table("Bots", ("name", "what it is"), [(row.name, row.summary) for row in BOTS.rows()])
+
+    def _quit(self, _: str) -> None:
+        """Leave; if saving fails, stay once, so that the person can save it elsewhere."""
+        if not self._leaving:
+            self._leaving = True
+            self._save_if_asked()
+        self.over = True
+
+    def _load(self, spec: str) -> Bot:
+        with self.screen.busy("loading the bot"):
+            return make_bot(spec)
+
+
+def printable(text: str) -> str:
+    """Text that can be written to a terminal without steering it: no escape sequences, no other control characters.
+
+    >>> printable("\\x1b[31mred\\x9b0m\\x07")
+    '[31mred0m'
+    """
+    return clean(text).translate(_C1)
+
+
+def read_persona(entries: Sequence[str]) -> Persona | None:
+    """A persona from sentences, from one of the bundled corpus (`sample:ID`), or from a file with one sentence a line."""
+    if len(entries) == 1 and entries[0].startswith(SAMPLE):
+        known = {p.id: p for p in sample.personas()}
+        wanted = entries[0].removeprefix(SAMPLE)
+        if wanted not in known:
+            raise UnknownName("persona in the sample", wanted, known)
+        return known[wanted]
+    sentences = _sentences_of(entries[0]) if len(entries) == 1 else [s.strip() for s in entries]
+    found = tuple(clean(s) for s in sentences if s)
+    return Persona(found) if found else None
+
+
+def _sentences_of(entry: str) -> list[str]:
+    """The one entry of a persona: a file, or a sentence that does not look like a file's name."""
+    try:
+        found = Path(entry).is_file()
+    except OSError:  # too long for a name
+        found = False
+    try:
+        if found:
+            return [line.strip() for line in Path(entry).read_text(encoding="utf-8", errors="replace").splitlines()]
+    except OSError as error:
+        raise UsageError(f"The persona in {entry} cannot be read: {error.strerror}.") from None
+    if re.fullmatch(r"\S*(/\S*|\.[A-Za-z]\w{0,4})", entry):
+        raise UsageError(
+            f"There is no file {entry}.", hint="A persona is sentences, sample:ID, or a file of sentences."
+        )
+    return [entry.strip()]
+
+
+def check_place(path: Path) -> None:
+    """Refuse a path that no conversation can be saved to."""
+    if path.name.endswith((".gz", ".parquet")):
+        raise UsageError(
+            f"A conversation is saved as JSON lines, not as {path.suffix}.", hint="End the name in .jsonl."
+        )
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} is not a file.", hint="Give the path of a file, such as chat.jsonl.")
+
+
+def save_dialogue(dialogue: Dialogue, path: Path) -> None:
+    """Put the dialogue at the end of a file of JSON lines, in place of its own earlier state; all else in it stays.
+
+    The new file is written beside the old one and takes its place when it is whole.
+    """
+    path = path.expanduser().resolve()
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        check_place(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("wb") as out:
+            if path.exists():
+                shutil.copymode(path, partial)
+                out.writelines(_lines_of_others(path, dialogue.id))
+            out.write(dump_line(dialogue_to_json(dialogue)).encode("utf-8", "replace") + b"\n")
+            out.flush()
+            os.fsync(out.fileno())
+        partial.replace(path)
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be written: {error.strerror}.", hint="Save it elsewhere with /save PATH."
+        ) from None
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def _lines_of_others(path: Path, own_id: str) -> Iterator[bytes]:
+    with path.open("rb") as lines:
+        for line in lines:
+            if own_id.encode() not in line or _id_of(line) != own_id:
+                yield line if line.endswith(b"\n") else line + b"\n"
+
+
+def _id_of(line: bytes) -> Json:
+    try:
+        return json.loads(line)["id"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _turn_of(reply: Reply) -> Turn:
+    """The reply as a turn that leads back to its source and carries all that the bot told of it."""
+    told = {key: value for key, value in asdict(reply).items() if key != "text" and value not in (None, ())}
+    source = next((c.source for c in reply.candidates if c.text == reply.text and c.source), None)
+    return Turn(BOT, clean(reply.text), (source,) if source else (), json.loads(json.dumps(told, default=str)))
+
+
+def _remarks(reply: Reply) -> Iterator[str]:
+    if reply.finish == "cancelled":
+        yield "Stopped. /again has it written anew, /undo takes it back."
+    elif not reply.text.strip():
+        yield "The bot said nothing. /again asks it once more."
+    if reply.finish == "length":
+        yield "It had reached its longest length."
+    if reply.note:
+        yield f"Note: {reply.note}."
+
+
+def _candidate_rows(reply: Reply) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    chosen = False
+    for candidate in reply.candidates:
+        verdict = f"dropped: {candidate.dropped}" if candidate.dropped else "scored lower"
+        if candidate.text == reply.text and not chosen:
+            verdict, chosen = f"chosen ({candidate.dropped})" if candidate.dropped else "chosen", True
+        score = "" if candidate.score is None else f"{candidate.score:.3f}"
+        rows.append((score, _brief(candidate.text), printable(verdict), printable(candidate.source or "")))
+    return rows
+
+
+def _fact_rows(reply: Reply) -> list[tuple[str, str]]:
+    source, usage = reply.provenance, reply.usage
+    facts = {
+        "bot": source.bot,
+        "checkpoint": source.checkpoint,
+        "settings": ", ".join(f"{key}={value}" for key, value in source.settings.items()),
+        "seed": source.seed,
+        "version": source.version,
+        "time": f"{reply.seconds:.2f} s",
+        "tokens": f"{usage.prompt} read, {usage.completion} written" if usage else None,
+        "score": reply.score,
+        "finish": reply.finish,
+        "note": reply.note,
+    }
+    return [(name, printable(str(value))) for name, value in facts.items() if value not in (None, "")]
+
+
+def _brief(text: str) -> str:
+    flat = " ".join(printable(text).split())
+    return f"{flat[:157]}…" if len(flat) > 160 else flat

@@ -1,0 +1,194 @@
+"""The chat page and its line to the server: nothing is lost and nothing is said twice, whatever breaks."""
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+pytestmark = pytest.mark.browser
+
+LOST = "Connection lost, trying again…"
+
+
+def say(page: Page, text: str) -> None:
+    page.get_by_label("Your message").fill(text)
+    page.keyboard.press("Enter")
+
+
+def bubbles(page: Page, speaker: str = "bot") -> Any:
+    return page.locator(f".turn.{speaker}:not(.living) .bubble")
+
+
+def texts(page: Page) -> list[str]:
+    """What was said, as the server has it."""
+    id_ = page.url.partition("#c=")[2]
+    answer = page.request.get(f"/api/conversations/{id_}", fail_on_status_code=True)
+    return [turn["text"] for turn in answer.json()["turns"]]
+
+
+def test_a_reload_in_mid_reply_attaches_again(house: Any, visit: Any) -> None:
+    page = visit(house).page
+    say(page, "hold this thought")
+    expect(page.locator(".living .bubble")).to_have_text("You said:")
+    page.reload()
+    expect(bubbles(page, "user")).to_have_text(["hold this thought"])
+    expect(page.locator(".living .bubble")).to_have_text("You said:")
+    expect(page.get_by_role("button", name="Stop the reply")).to_be_visible()
+    house.parrot.go.set()
+    expect(bubbles(page)).to_have_text(["You said: hold this thought"])
+    assert texts(page) == ["hold this thought", "You said: hold this thought"]
+
+
+def test_leaving_a_conversation_in_mid_reply_and_coming_back(house: Any, visit: Any) -> None:
+    page = visit(house).page
+    say(page, "hold the door")
+    expect(page.locator(".living .bubble")).to_have_text("You said:")
+    page.get_by_role("button", name="New conversation").click()
+    expect(page.locator("#empty")).to_be_visible()
+    page.go_back()
+    expect(page.locator(".living .bubble")).to_have_text("You said:")
+    house.parrot.go.set()
+    expect(bubbles(page)).to_have_text(["You said: hold the door"])
+
+
+def test_offline_a_message_waits_and_is_sent_once(house: Any, visit: Any) -> None:
+    visitor = visit(house)
+    page = visitor.page
+    say(page, "before")
+    expect(bubbles(page)).to_have_count(1)
+    visitor.context.set_offline(True)
+    say(page, "during")
+    expect(page.locator("#lost")).to_have_text(LOST)
+    expect(page.locator(".unsent")).to_contain_text("not sent yet")
+    visitor.context.set_offline(False)
+    expect(bubbles(page)).to_have_text(["You said: before", "You said: during"])
+    expect(page.locator("#lost")).to_be_empty()
+    expect(page.locator(".unsent")).to_have_count(0)
+    assert texts(page) == ["before", "You said: before", "during", "You said: during"]
+
+
+def test_offline_the_very_first_message_waits_too(house: Any, visit: Any) -> None:
+    visitor = visit(house)
+    page = visitor.page
+    visitor.context.set_offline(True)
+    say(page, "hello?")
+    expect(page.locator("#lost")).to_have_text(LOST)
+    visitor.context.set_offline(False)
+    expect(bubbles(page)).to_have_text(["You said: hello?"])
+    assert texts(page) == ["hello?", "You said: hello?"]
+
+
+def test_offline_sending_can_be_given_up(house: Any, visit: Any) -> None:
+    visitor = visit(house)
+    page = visitor.page
+    visitor.context.set_offline(True)
+    say(page, "never mind")
+    expect(page.locator(".unsent")).to_contain_text("not sent yet")
+    page.keyboard.press("Escape")
+    expect(page.locator(".unsent")).to_have_count(0)
+    expect(page.get_by_label("Your message")).to_have_value("never mind")
+    visitor.context.set_offline(False)
+    expect(page.locator("#lost")).to_be_empty()
+    expect(page.locator(".turn")).to_have_count(0)
+
+
+def test_a_line_that_breaks_in_mid_reply_is_taken_up_again(house: Any, visit: Any) -> None:
+    visitor = visit(house)
+    page = visitor.page
+    say(page, "hold fast")
+    expect(page.locator(".living .bubble")).to_have_text("You said:")
+    visitor.context.set_offline(True)
+    house.parrot.go.set()
+    visitor.context.set_offline(False)
+    expect(bubbles(page)).to_have_text(["You said: hold fast"])
+    expect(page.locator("#lost")).to_be_empty()
+    assert texts(page) == ["hold fast", "You said: hold fast"]
+
+
+def test_an_answer_lost_on_its_way_does_not_double_the_message(house: Any, visit: Any) -> None:
+    """The server took the message but the page never heard of it: sent again with the same key, it counts once."""
+    page = visit(house).page
+    say(page, "one")
+    expect(bubbles(page)).to_have_count(1)
+    seen: list[str] = []
+
+    def swallow(route: Any) -> None:
+        seen.append(route.request.post_data_json["key"])
+        if len(seen) == 1:
+            route.fetch()
+            route.abort("connectionreset")
+        else:
+            route.continue_()
+
+    page.route("**/messages", swallow)
+    say(page, "two")
+    expect(bubbles(page)).to_have_text(["You said: one", "You said: two"])
+    assert len(seen) == 2
+    assert seen[0] == seen[1]
+    assert texts(page) == ["one", "You said: one", "two", "You said: two"]
+
+
+def test_an_unsent_message_survives_a_reload(house: Any, visit: Any) -> None:
+    page = visit(house).page
+    say(page, "one")
+    expect(bubbles(page)).to_have_count(1)
+    page.route("**/messages", lambda route: route.abort("connectionrefused"))
+    say(page, "two")
+    expect(page.locator(".unsent")).to_contain_text("not sent yet")
+    page.unroute("**/messages")
+    page.reload()
+    expect(bubbles(page)).to_have_text(["You said: one", "You said: two"])
+    assert texts(page) == ["one", "You said: one", "two", "You said: two"]
+
+
+def test_an_unsent_message_is_brought_from_another_conversation(house: Any, visit: Any) -> None:
+    page = visit(house).page
+    say(page, "one")
+    expect(bubbles(page)).to_have_count(1)
+    page.route("**/messages", lambda route: route.abort("connectionrefused"))
+    say(page, "two")
+    expect(page.locator(".unsent")).to_contain_text("not sent yet")
+    page.get_by_role("button", name="New conversation").click()
+    page.unroute("**/messages")
+    with page.expect_response("**/messages"):
+        page.reload()
+    page.get_by_role("link", name="one").click()
+    expect(bubbles(page)).to_have_text(["You said: one", "You said: two"])
+
+
+def test_the_server_restarts_in_mid_reply(own_house: Any, visit: Any) -> None:
+    page = visit(own_house).page
+    say(page, "hold out")
+    expect(page.locator(".living .bubble")).to_have_text("You said:")
+    own_house.shut()
+    expect(page.locator("#lost")).to_have_text(LOST)
+    own_house.open()
+    expect(page.locator("#lost")).to_be_empty()
+    expect(bubbles(page)).to_have_text(["You said:"])
+    expect(page.locator(".turn.bot .below")).to_contain_text("stopped")
+    say(page, "still here?")
+    expect(bubbles(page)).to_have_text(["You said:", "You said: still here?"])
+
+
+def test_a_message_to_a_server_that_is_away_arrives_when_it_is_back(own_house: Any, visit: Any) -> None:
+    page = visit(own_house).page
+    say(page, "one")
+    expect(bubbles(page)).to_have_count(1)
+    own_house.shut()
+    say(page, "two")
+    expect(page.locator("#lost")).to_have_text(LOST)
+    own_house.open()
+    expect(bubbles(page)).to_have_text(["You said: one", "You said: two"])
+    assert texts(page) == ["one", "You said: one", "two", "You said: two"]
+
+
+def test_two_tabs_of_one_visitor(house: Any, visit: Any) -> None:
+    visitor = visit(house)
+    first = visitor.page
+    say(first, "hold both")
+    expect(first.locator(".living .bubble")).to_have_text("You said:")
+    second = visitor.tab("#c=" + first.url.partition("#c=")[2])
+    expect(second.locator(".living .bubble")).to_have_text("You said:")
+    house.parrot.go.set()
+    for page in (first, second):
+        expect(bubbles(page)).to_have_text(["You said: hold both"])
