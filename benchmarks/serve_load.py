@@ -1,7 +1,7 @@
 """Many people chatting at once with `tertulia serve`: latencies, and proof that no message is lost or crossed.
 
-Three real processes on the loopback: the server with `generic` and `tfidf`, a FastAPI app with one constant route (the floor), and
-this one, which plays the users over plain sockets. Each user waits a moment between messages, as people do, only faster.
+Three real processes on the loopback: the server with `generic` and `tfidf`, a FastAPI app with one constant route (the
+floor), and this one, which plays the users over plain sockets. Each user waits a moment between messages, as people do.
 At the end every conversation is read back and compared, message by message, with what its user sent.
 """
 
@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,7 +35,12 @@ async def constant(body: dict) -> dict:
     return {"text": "ok"}
 uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="warning", access_log=False, backlog=2048)
 """
-OPENERS = ["do you have any pets", "i burnt the rice again", "what did you do at the weekend?", "my bike has a flat tyre"]
+OPENERS = [
+    "do you have any pets",
+    "i burnt the rice again",
+    "what did you do at the weekend?",
+    "my bike has a flat tyre",
+]
 
 
 @dataclass
@@ -50,7 +55,7 @@ class Tally:
 
 
 class Http:
-    """A keep-alive HTTP/1.1 connection with a cookie: as little client as will do, so that the server is what is measured."""
+    """A keep-alive HTTP/1.1 connection with a cookie: as little client as will do, so that the server is measured."""
 
     def __init__(self, port: int) -> None:
         self.port, self.cookie = port, ""
@@ -104,7 +109,9 @@ async def chatting(port: int, bot: str, number: int, until: float, pause: float,
         while time.monotonic() < until:
             text = f"{rng.choice(OPENERS)} ({bot} {number}.{len(sent)})"
             start = time.perf_counter()
-            status, answer = await http.call("POST", f"{path}/messages", {"text": text, "key": uuid.uuid4().hex, "stream": False})
+            status, answer = await http.call(
+                "POST", f"{path}/messages", {"text": text, "key": uuid.uuid4().hex, "stream": False}
+            )
             tally.seconds.append(time.perf_counter() - start)
             if status != 200 or answer["bot"]["status"] != "done" or not answer["bot"]["text"]:
                 tally.errors.append(f"message: {status} {answer}")
@@ -149,7 +156,7 @@ async def crowd(kind: str, port: int, users: int, seconds: float, pause: float) 
 
 
 @contextmanager
-def process(command: list[str], port: int, log: Path):  # noqa: ANN201
+def process(command: list[str], port: int, log: Path) -> Iterator[None]:
     """A server of ours on a port; ended with the block."""
     with log.open("wb") as out:
         running = subprocess.Popen(command, stdout=out, stderr=out, env=os.environ | {"NO_COLOR": "1"})
@@ -161,7 +168,7 @@ def process(command: list[str], port: int, log: Path):  # noqa: ANN201
                     if probe.connect_ex((HOST, port)) == 0:
                         break
                 time.sleep(0.1)
-            yield running
+            yield
         finally:
             running.terminate()
             running.wait(20)
@@ -188,7 +195,10 @@ def main() -> None:
         ours, floor = free_port(), free_port()
         db = args.db or f"sqlite:///{folder}/load.db"
         serve = [sys.executable, "-m", "tertulia", "serve", "generic", "tfidf", "--port", str(ours), "--db", db]
-        with process(serve, ours, Path(folder, "ours.log")), process([sys.executable, "-c", FLOOR, str(floor)], floor, Path(folder, "floor.log")):
+        with (
+            process(serve, ours, Path(folder, "ours.log")),
+            process([sys.executable, "-c", FLOOR, str(floor)], floor, Path(folder, "floor.log")),
+        ):
             tallies: dict[str, Tally] = {"constant": Tally()}
             for kind in ("constant", "generic", "constant", "tfidf", "constant"):
                 port, span = (floor, max(2.0, seconds / 6)) if kind == "constant" else (ours, seconds)
@@ -207,7 +217,10 @@ def report(tallies: dict[str, Tally], users: int, seconds: float, pause: float, 
     print(f"{users} users, {seconds:.0f} s per bot, a message every {pause:.1f} s each; milliseconds")
     print(f"{'':<10}{'messages':>10}{'p50':>8}{'p95':>8}{'p99':>8}{'max':>8}{'errors':>8}{'lost':>6}{'crossed':>8}")
     for kind, tally in tallies.items():
-        cuts = {name: 1000 * percentile(tally.seconds, share) for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1))}
+        cuts = {
+            name: 1000 * percentile(tally.seconds, share)
+            for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1))
+        }
         row = "".join(f"{value:>8.1f}" for value in cuts.values())
         print(f"{kind:<10}{len(tally.seconds):>10}{row}{len(tally.errors):>8}{tally.lost:>6}{tally.crossed:>8}")
         figures |= {f"{kind}_{name}_ms": value for name, value in cuts.items()}
@@ -216,9 +229,9 @@ def report(tallies: dict[str, Tally], users: int, seconds: float, pause: float, 
         for error in tally.errors[:3]:
             print("   ", error[:300])
     for kind in ("generic", "tfidf"):
-        figures[f"{kind}_p50_over_constant"] = figures[f"{kind}_p50_ms"] / figures["constant_p50_ms"]
-        figures[f"{kind}_p99_over_constant"] = figures[f"{kind}_p99_ms"] / figures["constant_p99_ms"]
-        print(f"{kind}: p50 {figures[f'{kind}_p50_over_constant']:.1f}x, p99 {figures[f'{kind}_p99_over_constant']:.1f}x the constant route's")
+        over = {p: figures[f"{kind}_{p}_ms"] / figures[f"constant_{p}_ms"] for p in ("p50", "p95", "p99")}
+        figures |= {f"{kind}_{p}_over_constant": ratio for p, ratio in over.items()}
+        print(f"{kind}: " + ", ".join(f"{p} {ratio:.1f}x" for p, ratio in over.items()) + " the constant route's")
     finish("serve_load", figures, {"users": users, "seconds": seconds, "pause": pause, "db": db.partition(":")[0]})
 
 

@@ -174,7 +174,7 @@ def visit(chromium: Browser) -> Iterator[Visit]:
     visitors: list[Visitor] = []
 
     def arrive(house: House, **options: object) -> Visitor:
-        visitor = Visitor(chromium.new_context(**options), house.url)  # type: ignore[arg-type]
+        visitor = Visitor(chromium.new_context(base_url=house.url, **options), house.url)  # type: ignore[arg-type]
         visitors.append(visitor)
         return visitor
 

@@ -173,11 +173,13 @@ class Page:
         """Events as they come; leaving the loop drops the connection."""
         path = f"/api/conversations/{conversation}/{what}"
         request = ("GET", path, None) if what == "events" else ("POST", path, {"stream": True, **body})
-        with httpx.Client(base_url=self.http.base_url, cookies=self.http.cookies, timeout=20) as http:
-            with http.stream(request[0], request[1], json=request[2]) as answer:
-                assert answer.status_code == 200, answer.read()
-                assert answer.headers["content-type"].startswith("text/event-stream")
-                yield from events_of(answer.iter_lines())
+        with (
+            httpx.Client(base_url=self.http.base_url, cookies=self.http.cookies, timeout=20) as http,
+            http.stream(request[0], request[1], json=request[2]) as answer,
+        ):
+            assert answer.status_code == 200, answer.read()
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            yield from events_of(answer.iter_lines())
 
 
 def events_of(lines: Iterator[str]) -> Iterator[tuple[str, Any]]:

@@ -212,7 +212,10 @@ def test_stopping_the_server_lets_replies_finish(serve: Any, visitor: Any, tmp_p
     with serve(tmp_path / "chat.db") as url:
         again = visitor(url)
         again.http.cookies = page.http.cookies
-        assert (last(again, conversation)["status"], last(again, conversation)["text"]) == ("done", "1 2 3 4 5 6 7 8 9 10 ")
+        assert (last(again, conversation)["status"], last(again, conversation)["text"]) == (
+            "done",
+            "1 2 3 4 5 6 7 8 9 10 ",
+        )
 
 
 def test_a_reply_too_long_for_the_servers_end_is_stored_as_far_as_it_came(

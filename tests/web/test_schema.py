@@ -1,4 +1,4 @@
-"""The OpenAPI schema against the running app: thousands of odd but valid requests, and no answer it does not promise."""
+"""The OpenAPI schema against the running app: odd but valid requests, and no answer that it does not promise."""
 
 from typing import Any
 

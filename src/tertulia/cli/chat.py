@@ -19,7 +19,7 @@ from rich.text import Text
 from tertulia.core.config import resolve
 from tertulia.talk.terminal import BOT, ChatConfig, TerminalChat
 
-app = typer.Typer(help="Talk with a bot in the terminal.")
+app = typer.Typer(add_completion=False)
 
 NAMES = {BOT: ("bot", "bold magenta")}
 """How speakers are called and coloured; all others are the person."""

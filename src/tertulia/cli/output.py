@@ -39,7 +39,7 @@ def argument(config: type[Config], field: str) -> Any:
 def _help(config: type[Config], field: str) -> str:
     info = config.model_fields[field]
     default = info.default
-    if info.is_required() or default in (None, "", (), False):
+    if info.is_required() or default is None or default is False or default in ("", ()):
         return info.description or ""
     shown = " ".join(default) if isinstance(default, tuple) else default
     return f"{info.description} [default: {shown}]".replace("True]", "yes]")

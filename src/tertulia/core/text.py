@@ -11,13 +11,19 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# A letter or digit with its combining marks (Devanagari vowel signs, Hebrew points), so that no script is torn apart.
-_UNIT = r"[^\W_][\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0903\u093a-\u094f\u0e31\u0e34-\u0e4e]*"
-_WORD = re.compile(rf"{_UNIT}(?:{_UNIT})*(?:['’\-]{_UNIT}(?:{_UNIT})*)*")
+# Where living scripts keep their combining marks (accents, Hebrew points, Indic vowel signs): re's \w knows none of them.
+_MARKS = "".join(
+    chr(c)
+    for block in ((0x300, 0x1CFF), (0x1DC0, 0x1DFF), (0x3099, 0x309A), (0xA8E0, 0xABEF), (0xFE20, 0xFE2F))
+    for c in range(block[0], block[1] + 1)
+    if unicodedata.category(chr(c)) in ("Mn", "Mc")
+)
+_PART = rf"[^\W_](?:[^\W_]+|[{_MARKS}]+)*"
+_WORD = re.compile(rf"{_PART}(?:['’\-]{_PART})*")
 _TOKEN = re.compile(rf"{_WORD.pattern}|[^\w\s]|_")
-_ABBREVIATIONS = frozenset("mr mrs ms dr prof st vs etc e.g i.e a.m p.m no fig jr sr approx dept est u.s u.k".split())
-_END = re.compile(r"[.!?…。！？]+[\"'”’)\]]*(?=\s+|$)|\n{1,}")
-_CONTROL = {c: None for c in range(32) if c not in (9, 10, 13)} | {127: None, 0xFEFF: None}
+_ABBREVIATIONS = frozenset("mr mrs ms dr prof st vs etc e.g i.e a.m p.m fig jr sr approx dept est u.s u.k".split())
+_END = re.compile(r"[.!?…؟۔।]+[\"'”’)\]]*(?=\s+|$)|[。！？]+[\"'”’)\]」』]*|\n{1,}")
+_CONTROL = {c: None for c in (*range(32), *range(127, 160)) if c not in (9, 10, 13)} | {0xFEFF: None}
 
 
 def clean(text: str) -> str:
@@ -65,7 +71,8 @@ def sentences(text: str) -> list[str]:
     """
     found, start = [], 0
     for end in _END.finditer(text):
-        if end.group().startswith(".") and _is_abbreviation(text[start : end.start()]) and end.end() < len(text):
+        before, after = text[start : end.start()], text[end.end() : end.end() + 20].lstrip()
+        if end.group().startswith(".") and _is_abbreviation(before, after):
             continue
         found.append(text[start : end.end()])
         start = end.end()
@@ -73,10 +80,12 @@ def sentences(text: str) -> list[str]:
     return [s for s in (squash(f) for f in found) if s]
 
 
-def _is_abbreviation(before: str) -> bool:
+def _is_abbreviation(before: str, after: str) -> bool:
     tail = before.rsplit(None, 1)[-1] if before.strip() else ""
     tail = tail.lstrip("\"'“‘([").lower()
-    return tail in _ABBREVIATIONS or (len(tail) == 1 and tail.isalpha() and tail != "i")
+    if tail == "no":  # a number where one follows, else an answer
+        return after[:1].isdigit()
+    return bool(after) and (tail in _ABBREVIATIONS or (len(tail) == 1 and tail.isalpha() and tail != "i"))
 
 
 def ngrams(items: Sequence[T], n: int) -> Iterator[tuple[T, ...]]:
@@ -99,7 +108,8 @@ def is_question(text: str) -> bool:
     found = sentences(text)
     if not found:
         return False
-    if found[-1].rstrip("\"'”’)] ").endswith(("?", "？")):
+    ending = found[-1].rstrip("\"'”’)]」』 ")
+    if set("?？؟") & set(ending[len(ending.rstrip(".!?…！？؟")) :]):
         return True
     first = words(found[-1])[:2]
     return bool(first) and not found[-1].endswith("!") and (first[0] in _ASKING or tuple(first) in _INVERTED)

@@ -39,18 +39,14 @@ class OwnCommit:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._closed = False
 
     def run(self, work: Callable[[Connection], T], /) -> T:
         """What the work returned, after its commit."""
-        if self._closed:
-            raise _closed()
         with transaction(self._engine, write=True) as connection:
             return work(connection)
 
     def close(self) -> None:
-        """Take no more work."""
-        self._closed = True
+        """Nothing to do: no work is left lying about."""
 
 
 class _Job:
@@ -103,7 +99,7 @@ class GroupCommit:
         job = _Job(work)
         with self._door:
             if self._closed or not self._writer.is_alive():
-                raise _closed()
+                raise closed()
             self._waiting.put(job)
         result: T = job.future.result()
         return result
@@ -142,5 +138,6 @@ class GroupCommit:
             job.settle(error)
 
 
-def _closed() -> StoreError:
+def closed() -> StoreError:
+    """The error of those who come too late."""
     return StoreError("The store is closed.", hint="Open it again; after a fork, in each process.")

@@ -4,6 +4,7 @@ Those that write take the lock of the conversation's row first and touch its tur
 one conversation queue up instead of clashing (SQLite locks the whole database anyway).
 """
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -22,8 +23,8 @@ from tertulia.store.schema import ABANDONED, PENDING, conversations, turns
 TITLE_LENGTH = 60
 ABANDONED_ERROR = "The server stopped before this reply was finished."
 
-# Statements are built once, and turns selected in the order of `StoredTurn`'s fields: at a thousand messages a second it
-# is Python, not the disk, that takes the time.
+# Statements are built once, and turns selected in the order of `StoredTurn`'s fields: at a thousand messages a second
+# it is Python, not the disk, that takes the time.
 _C, _T = conversations.c, turns.c
 _COLUMNS = [_T[field.name] for field in fields(StoredTurn)]
 _STATUS = _COLUMNS.index(_T.status)
@@ -229,7 +230,7 @@ def _said_earlier(connection: Connection, earlier: StoredTurn, current: list[Sto
     return Said(user, reply, False, tuple(turn for turn in current if turn.position < place))
 
 
-def _turn(row: Row[Any]) -> StoredTurn:
+def _turn(row: Sequence[Any]) -> StoredTurn:
     turn = StoredTurn(*row[: len(_COLUMNS)])
     return replace(turn, status="stopped", error=ABANDONED_ERROR) if row[_STATUS] == ABANDONED else turn
 

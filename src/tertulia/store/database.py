@@ -28,7 +28,8 @@ def parse_url(text: str) -> URL:
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
-        raise UsageError(f"{text!r} is not the URL of a database.", hint=f"Use {FORMS}.") from None
+        public = text.rpartition("@")[2]  # what stands before may hold a password
+        raise UsageError(f"{public!r} is not the URL of a database.", hint=f"Use {FORMS}.") from None
     if url.drivername in ("sqlite", "sqlite+pysqlite"):
         if url.host or url.query or url.database in (None, "", ":memory:"):
             raise UsageError("A SQLite URL names a file, and nothing else.", hint=f"Use {FORMS}.")

@@ -42,7 +42,7 @@ metadata = MetaData(
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A moment in UTC, aware on both sides. SQLite has no type for it: there it is ISO text, which sorts as time does."""
+    """A moment in UTC, aware on both sides. SQLite has no type for it: there it is ISO text, which sorts like time."""
 
     impl = DateTime(timezone=True)
     cache_ok = True

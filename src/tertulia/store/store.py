@@ -16,7 +16,7 @@ from tertulia.core.dialogue import Json, Persona
 from tertulia.core.errors import UsageError
 from tertulia.store import conversations as sql
 from tertulia.store.border import check_found, check_names, check_text, checked_json
-from tertulia.store.commit import Committer, GroupCommit, OwnCommit
+from tertulia.store.commit import Committer, GroupCommit, OwnCommit, closed
 from tertulia.store.database import is_sqlite, make_engine, parse_url, pragma, prepare, shown, transaction
 from tertulia.store.migrate import upgrade
 from tertulia.store.records import UNSET, Conversation, ConversationLine, Ending, NotFound, Said, StoredTurn, Unset
@@ -33,6 +33,7 @@ class Store:
     def __init__(self, engine: Engine, committer: Committer, url: str) -> None:
         self._engine = engine
         self._committer = committer
+        self._closed = False
         self.url = url
         """Where it is, for people: without the password."""
 
@@ -59,6 +60,7 @@ class Store:
 
     def close(self) -> None:
         """Finish what was begun, and let go of the database."""
+        self._closed = True
         self._committer.close()
         self._engine.dispose()
 
@@ -180,10 +182,14 @@ class Store:
         return self._write(lambda c: sql.abandon(c, before))
 
     def _read(self, work: Callable[[Connection], T]) -> T:
+        if self._closed:
+            raise closed()
         with explained(self.url), transaction(self._engine) as connection:
             return work(connection)
 
     def _write(self, work: Callable[[Connection], T]) -> T:
+        if self._closed:
+            raise closed()
         with explained(self.url):
             return self._committer.run(work)
 

@@ -138,7 +138,7 @@ class TerminalChat:
         self.screen.note("Goodbye.")
 
     def take(self, line: str) -> None:
-        """Act on one line. What goes wrong is shown, and the conversation stays as it was, the person's turn included."""
+        """Act on one line. What goes wrong is shown, and the conversation goes on."""
         text = clean(line).strip()
         try:
             if text.startswith("/") and not text.startswith("//"):
@@ -316,18 +316,14 @@ def _sentences_of(entry: str) -> list[str]:
     except OSError as error:
         raise UsageError(f"The persona in {entry} cannot be read: {error.strerror}.") from None
     if re.fullmatch(r"\S*(/\S*|\.[A-Za-z]\w{0,4})", entry):
-        raise UsageError(
-            f"There is no file {entry}.", hint="A persona is sentences, sample:ID, or a file of sentences."
-        )
+        raise UsageError(f"There is no file {entry}.", hint="A persona is sentences, sample:ID, or a file of them.")
     return [entry.strip()]
 
 
 def check_place(path: Path) -> None:
     """Refuse a path that no conversation can be saved to."""
     if path.name.endswith((".gz", ".parquet")):
-        raise UsageError(
-            f"A conversation is saved as JSON lines, not as {path.suffix}.", hint="End the name in .jsonl."
-        )
+        raise UsageError(f"Conversations are JSON lines, not {path.suffix}.", hint="End the name in .jsonl.")
     if path.exists() and not path.is_file():
         raise UsageError(f"{path} is not a file.", hint="Give the path of a file, such as chat.jsonl.")
 

@@ -111,7 +111,7 @@ async def regenerate(id: ConversationId, body: schemas.Again, visit: Visiting) -
     return await _answer(await visit.desk.regenerate(id, visit.owner, body.key), visit, b"" if body.stream else None)
 
 
-@router.get("/conversations/{id}/events", status_code=200, response_class=EventStream, responses=errors(404, 409) | schemas.STREAM)
+@router.get("/conversations/{id}/events", response_class=Response, responses=errors(404, 409) | schemas.STREAM)
 async def events(id: ConversationId, visit: Visiting) -> Response:  # noqa: A002
     """Watch the reply in the making from its beginning, or get the last one."""
     return EventStream(follow(await visit.desk.attach(id, visit.owner), visit.desk.settings.keep_alive_seconds))

@@ -9,8 +9,9 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 
 from fastapi import Request
@@ -28,7 +29,8 @@ from tertulia.web.trim import Trimmer, within_limit
 DONE = b"data: [DONE]\n\n"
 
 
-class News(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class News:
     """Something that happened to one of the replies: more text, its end, or a failure."""
 
     index: int

@@ -186,8 +186,13 @@ def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": ErrorOut} for status in (*statuses, 422, 503)}
 
 
+_EVENT = {
+    "type": "object",
+    "required": ["data"],
+    "properties": {"event": {"type": "string"}, "data": {"type": "string"}},
+}
 STREAM: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "The reply, or its events"}
+    200: {"content": {"text/event-stream": {"itemSchema": _EVENT}}, "description": "The reply, or its events"}
 }
 
 EXPORT: dict[int | str, dict[str, Any]] = {

@@ -106,7 +106,7 @@ class _Server(uvicorn.Server):
         await closing
 
     @contextmanager
-    def capture_signals(self) -> Iterator[None]:  # type: ignore[override]
+    def capture_signals(self) -> Iterator[None]:
         """Like uvicorn's, but do not raise the signal again at the end: who called us has things to close."""
         if threading.current_thread() is not threading.main_thread():
             yield

@@ -25,7 +25,7 @@ def data_line(data: Any) -> bytes:
 
 
 def _one_line(data: Any) -> bytes:
-    """JSON without the line breaks of Unicode: events end at newlines alone, but clients that split at all of them exist."""
+    """JSON without Unicode's own line breaks: events end at newlines alone, but some clients split at all of them."""
     line = orjson.dumps(data)
     for raw, escaped in _BREAKS:
         line = line.replace(raw, escaped)
