@@ -29,6 +29,8 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+expect.set_options(timeout=20_000)  # on a busy machine; on an idle one nothing takes a tenth of it
+
 PERSONAS = (
     Persona(("I grow tomatoes on my balcony.", "I have two cats."), id="marta", name="Marta"),
     Persona(("I sailed for thirty years.", "I never learned to swim."), id="sailor", name="The old sailor"),
@@ -152,7 +154,7 @@ class Visitor:
 
     def tab(self, fragment: str = "") -> Page:
         page = self.context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(20_000)
         page.on("console", self._heard)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.goto(self.url + fragment)

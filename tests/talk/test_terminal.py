@@ -96,7 +96,7 @@ class Words:
         for n, word in enumerate(self.text.split(" ")):
             self.during(n)
             if self.listens and not alive(0):
-                yield Piece(0, "", Reply(said, Provenance(self.spec), finish="cancelled"))
+                yield Piece(0, "", Reply(said.rstrip(), Provenance(self.spec), finish="cancelled"))
                 return
             said += word + " "
             yield Piece(0, word + " ")

@@ -32,7 +32,7 @@ def _help(field: str) -> str:
 
 @app.command()
 def chat(
-    bot: Annotated[str | None, typer.Argument(help=_help("bot"), show_default=False)] = None,
+    bot: Annotated[str | None, typer.Argument(help=_help("bot"), metavar="[BOT]", show_default=False)] = None,
     persona: Annotated[list[str] | None, typer.Option(help=_help("persona"), show_default=False)] = None,
     seed: Annotated[int | None, typer.Option(help=_help("seed"), show_default="0")] = None,
     save: Annotated[Path | None, typer.Option(help=_help("save"), show_default=False)] = None,
@@ -98,7 +98,9 @@ class RichScreen:
     def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Without lines around it."""
         self._settle()
-        table = Table(*columns, title=title, title_justify="left", box=None, header_style="dim", padding=(0, 2, 0, 0))
+        table = Table(title=Text(title), title_justify="left", box=None, header_style="dim", padding=(0, 2, 0, 0))
+        for column in columns:
+            table.add_column(Text(column))
         for row in rows:
             table.add_row(*(Text(cell, overflow="fold") for cell in row))
         self.console.print(table)

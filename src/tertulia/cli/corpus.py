@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from tertulia.cli.output import (
     AsJson,
@@ -20,12 +19,14 @@ from tertulia.cli.output import (
     print_table,
     tell_problems,
 )
+from tertulia.cli.show import show_dialogue, show_sample
 from tertulia.core.codec import Problems, dialogue_to_json
 from tertulia.core.config import resolve
-from tertulia.core.dialogue import Dialogue
-from tertulia.corpus.load import load_dialogues, save_dialogues
+from tertulia.core.dialogue import Dialogue, Json
+from tertulia.corpus.load import SAMPLE, load_dialogues, save_dialogues
 from tertulia.corpus.mine import MineConfig
 from tertulia.corpus.mine import mine as mine_corpus
+from tertulia.corpus.sample_stats import sample_stats
 from tertulia.corpus.stats import corpus_stats
 from tertulia.corpus.table import READERS
 from tertulia.corpus.tasks import ConvertConfig, ReadConfig, ShowConfig
@@ -55,21 +56,25 @@ def show(
     split: Split = None,
     format: Format = None,  # noqa: A002
     strict: Strict = None,
+    part: Annotated[str | None, option(ShowConfig, "part", "--part")] = None,
     limit: Annotated[int | None, option(ShowConfig, "limit", "--limit", "-n")] = None,
     skip: Annotated[int | None, option(ShowConfig, "skip", "--skip")] = None,
     config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
     """Show dialogues as people read them."""
-    given = {"target": target, "split": split, "format": format, "strict": strict, "limit": limit, "skip": skip}
-    settings = resolve(ShowConfig, config, given)
+    given = {"target": target, "split": split, "format": format, "strict": strict}
+    settings = resolve(ShowConfig, config, given | {"part": part, "limit": limit, "skip": skip})
+    if settings.target == SAMPLE and not json and not split and settings.part != "dialogues":
+        show_sample(settings)
+        return
     problems = Problems()
     chosen = islice(_read(settings, problems), settings.skip, settings.skip + settings.limit)
     if json:
         print_json([dialogue_to_json(d) for d in chosen])
     else:
         for dialogue in chosen:
-            _show(dialogue)
+            show_dialogue(dialogue)
     tell_problems(problems)
 
 
@@ -85,7 +90,10 @@ def stats(
     """Count what is in a corpus."""
     settings = resolve(ReadConfig, config, {"target": target, "split": split, "format": format, "strict": strict})
     problems = Problems()
-    counted = corpus_stats(_read(settings, problems)).as_json() | {"damaged_lines": problems.count}
+    if settings.target == SAMPLE and not settings.split:
+        counted = _flat(sample_stats()) if not json else sample_stats()
+    else:
+        counted = corpus_stats(_read(settings, problems)).as_json() | {"damaged_lines": problems.count}
     if json:
         print_json(counted)
     else:
@@ -162,16 +170,9 @@ def _counted(dialogues: Iterator[Dialogue], bars: Bars) -> Iterator[Dialogue]:
         yield dialogue
 
 
-def _show(dialogue: Dialogue) -> None:
-    out.print(Text(f"\n{dialogue.id}", style="bold underline"))
-    for speaker, persona in dialogue.personas.items():
-        out.print(Text(f"{speaker} = {persona.name or 'persona'}: {' '.join(persona.sentences)}", style="dim"))
-    for evidence in dialogue.evidence:
-        out.print(Text(f"evidence: {evidence.text}", style="dim"))
-    for turn in dialogue.turns:
-        out.print(
-            Text.assemble(
-                (f"{turn.speaker}: ", "bold cyan" if turn.speaker == dialogue.speakers[0] else "bold magenta"),
-                turn.text,
-            )
-        )
+def _flat(counted: dict[str, Json], prefix: str = "") -> dict[str, Json]:
+    """Counts within counts, one line each."""
+    flat: dict[str, Json] = {}
+    for name, value in counted.items():
+        flat |= _flat(value, f"{prefix}{name}: ") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return flat

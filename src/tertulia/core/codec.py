@@ -42,12 +42,23 @@ def read_lines(
         if not line.strip():
             continue
         try:
-            yield decode(json.loads(line))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as why:
+            yield decode(_loads(line))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as why:
             error = DamagedLine(source, number, _reason(why))
             if problems is None:
                 raise error from None
             problems.add(error)
+
+
+def _loads(line: str | bytes) -> Json:
+    """The value; half a character (no UTF-8, a lone surrogate) raises, as it could be neither shown nor stored."""
+    text = line.decode("utf-8", "surrogateescape") if isinstance(line, bytes) else line
+    value = json.loads(text)
+    if not text.isascii():
+        text.encode("utf-8")
+    if "\\ud" in text or "\\uD" in text:
+        dump_line({"": value}).encode("utf-8")
+    return value
 
 
 def dump_line(value: Mapping[str, Json]) -> str:
@@ -180,17 +191,17 @@ def exchange_from_json(value: Json) -> Exchange:
         id=_text(fields["id"], "id"),
         context=tuple(turn_from_json(t) for t in _list(fields["context"], "context")),
         response=turn_from_json(fields["response"]),
-        persona=persona_from_json(fields["persona"]) if fields.get("persona") else None,
-        partner=persona_from_json(fields["partner"]) if fields.get("partner") else None,
+        persona=None if fields.get("persona") is None else persona_from_json(fields["persona"]),
+        partner=None if fields.get("partner") is None else persona_from_json(fields["partner"]),
         evidence=tuple(evidence_from_json(e) for e in _list(fields.get("evidence", []), "evidence")),
         label=None if fields.get("label") is None else _text(fields["label"], "label"),
     )
 
 
 def _without_empty(**fields: Json) -> dict[str, Json]:
-    """Drop what says nothing: None and empty containers; an empty text stays, it was said."""
-    required = ("id", "turns", "text", "author", "speaker", "context", "response")
-    return {k: v for k, v in fields.items() if k in required or v not in (None, [], {}, "")}
+    """Drop what says nothing: None and what is empty by default; an empty text stays, it was said."""
+    said = ("id", "turns", "text", "author", "speaker", "context", "response", "parent", "thread", "label")
+    return {k: v for k, v in fields.items() if (v is not None if k in said else v not in (None, [], {}, ""))}
 
 
 def _fields(value: Json, kind: str, *, need: tuple[str, ...], may: tuple[str, ...]) -> dict[str, Json]:
@@ -198,7 +209,7 @@ def _fields(value: Json, kind: str, *, need: tuple[str, ...], may: tuple[str, ..
         raise TypeError(f"a {kind} must be an object, not {type(value).__name__}")
     for name in need:
         if name not in value:
-            raise KeyError(f"a {kind} needs {name!r}")
+            raise ValueError(f"a {kind} needs {name!r}")
     unknown = sorted(set(value) - {*need, *may})
     if unknown:
         raise ValueError(f"a {kind} has no field {unknown[0]!r} (put what else you know under 'meta')")
@@ -232,4 +243,8 @@ def _dict(value: Json, name: str) -> dict[str, Json]:
 def _reason(why: Exception) -> str:
     if isinstance(why, json.JSONDecodeError):
         return f"not valid JSON ({why.msg} at column {why.colno})"
-    return str(why.args[0]) if why.args else type(why).__name__
+    if isinstance(why, UnicodeError):
+        return "half a character: not valid UTF-8, or a lone surrogate"
+    if isinstance(why, KeyError):
+        return f"{why.args[0]!r} is missing"
+    return str(why) or type(why).__name__

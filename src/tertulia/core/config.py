@@ -47,6 +47,8 @@ def load_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"There is no config file {path}.") from None
+    except OSError as error:
+        raise ConfigError(f"The config file {path} cannot be read: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
 
@@ -63,4 +65,6 @@ def _explain(cls: type[Config], error: dict[str, Any]) -> str:
         return f"unknown option {key!r}" + (
             f" (did you mean {near[0]!r}?)" if near else f" (known: {', '.join(cls.model_fields)})"
         )
+    if error["type"] == "missing":
+        return f"{key!r} is needed"
     return f"{key}: {error['msg'][0].lower()}{error['msg'][1:]}, not {error['input']!r}"

@@ -62,7 +62,7 @@ class Registry:
         try:
             return getattr(import_module(module), attribute)
         except ModuleNotFoundError as error:
-            if error.name is None or error.name.startswith(module.partition(".")[0]):
+            if error.name is None or error.name.partition(".")[0] == module.partition(".")[0]:
                 raise
             raise MissingExtra(
                 f"The {self.kind} {name!r} needs the package {error.name!r}, which", "pip install 'tertulia[models]'"

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# Where living scripts keep their combining marks (accents, Hebrew points, Indic vowel signs): re's \w knows none of them.
+# Where living scripts keep their combining marks (accents, Hebrew points, Indic vowel signs): \w knows none of them.
 _MARKS = "".join(
     chr(c)
     for block in ((0x300, 0x1CFF), (0x1DC0, 0x1DFF), (0x3099, 0x309A), (0xA8E0, 0xABEF), (0xFE20, 0xFE2F))

@@ -6,18 +6,20 @@ such files in it, in the order of their names.
 
 import gzip
 import json
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from tertulia import sample
 from tertulia.core.codec import Problems, dump_line, read_lines
-from tertulia.core.dialogue import Dialogue
+from tertulia.core.dialogue import Dialogue, Json
 from tertulia.core.errors import DataError, UnknownName, UsageError
 from tertulia.corpus.readers.base import Reader
 from tertulia.corpus.shards import read_parquet, write_parquet
 from tertulia.corpus.table import READERS
 
+T = TypeVar("T")
 ENDINGS = (".jsonl", ".jsonl.gz", ".ndjson", ".parquet")
 SAMPLE = "sample"
 
@@ -80,10 +82,15 @@ def _read(file: Path, format_name: str | None, problems: Problems | None) -> Ite
         yield from read_parquet(file)
         return
     reader = READERS.get(format_name) if format_name else recognise(file)
+    yield from read_file(file, reader.decode, problems)
+
+
+def read_file(file: Path, decode: Callable[[Json], T], problems: Problems | None) -> Iterator[T]:
+    """The records of one file of JSON lines, packed or not."""
     try:
         with open_text(file) as lines:
-            yield from read_lines(lines, reader.decode, source=str(file), problems=problems)
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+            yield from read_lines(lines, decode, source=str(file), problems=problems)
+    except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{file} cannot be read to its end: {error}.") from None
 
 
@@ -94,12 +101,12 @@ def recognise(file: Path) -> Reader:
             for line, _ in zip(lines, range(100), strict=False):
                 try:
                     record = json.loads(line)
-                except ValueError:
+                except (ValueError, RecursionError):
                     continue
                 for reader in (READERS.get(name) for name in READERS):
                     if isinstance(record, dict) and reader.recognises(record):
                         return reader  # type: ignore[no-any-return]
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{file} cannot be read: {error}.") from None
     raise DataError(f"{file} is in no format we know.", hint=f"Known: {', '.join(READERS)}; name one with --format.")
 
@@ -115,6 +122,7 @@ def _sample_split(split: str | None) -> sample.Split | None:
 
 def open_text(path: Path, *, write: bool = False, gzipped: bool | None = None) -> IO[str]:
     """A text file, packed or not (by its name, unless said). A byte that is no UTF-8 spoils its line, not the file."""
+    encoding, errors = ("utf-8", "replace") if write else ("utf-8-sig", "surrogateescape")
     if path.name.endswith(".gz") if gzipped is None else gzipped:
-        return gzip.open(path, "wt" if write else "rt", encoding="utf-8", errors="replace")
-    return path.open("w" if write else "r", encoding="utf-8", errors="replace")
+        return gzip.open(path, "wt" if write else "rt", encoding=encoding, errors=errors)
+    return path.open("w" if write else "r", encoding=encoding, errors=errors)

@@ -9,12 +9,12 @@ from typing import Literal
 from pydantic import Field
 
 from tertulia import __version__, sample
-from tertulia.core.codec import Problems, message_from_json, read_lines
+from tertulia.core.codec import Problems, message_from_json
 from tertulia.core.config import save
 from tertulia.core.dialogue import Message
 from tertulia.core.errors import DataError
 from tertulia.core.progress import Progress, Silent
-from tertulia.corpus.load import SAMPLE, files_of, open_text
+from tertulia.corpus.load import SAMPLE, files_of, read_file
 from tertulia.corpus.rules import MiningRules
 from tertulia.corpus.shards import write_parquet
 from tertulia.corpus.subwords import train_subwords
@@ -82,8 +82,7 @@ def read_messages(source: str, problems: Problems | None = None) -> Iterator[Mes
         yield from sample.messages()
         return
     for file in files_of(Path(source)):
-        with open_text(file) as lines:
-            yield from read_lines(lines, message_from_json, source=str(file), problems=problems)
+        yield from read_file(file, message_from_json, problems)
 
 
 def marked(message: Message) -> bool:

@@ -14,7 +14,7 @@ from tertulia.core.config import Config
 from tertulia.core.dialogue import Message
 from tertulia.core.text import ngrams, squash, words
 
-URL = re.compile(r"https?://|www\.[a-z0-9]", re.IGNORECASE)
+URL = re.compile(r"https?://|\bwww\.[a-z0-9]", re.IGNORECASE)
 REASONS = ("bot", "url", "letters", "repeated", "overlap", "unsafe", "length")
 """In the order in which they are tried; a message is charged to the first that fits, cheap ones first."""
 

@@ -57,8 +57,11 @@ def read_parquet(path: Path) -> Iterator[Dialogue]:
     with file:
         if missing := {"id", "turns"} - set(file.schema_arrow.names):
             raise DataError(f"{path} holds no dialogues: the column {sorted(missing)[0]!r} is missing.")
-        for batch in file.iter_batches(batch_size=1000):
-            yield from (_dialogue(row) for row in batch.to_pylist())
+        try:
+            for batch in file.iter_batches(batch_size=1000):
+                yield from (_dialogue(row) for row in batch.to_pylist())
+        except (ValueError, KeyError, TypeError, AttributeError, OSError, pa.ArrowException) as error:
+            raise DataError(f"{path} holds something else than dialogues, or is damaged ({error}).") from None
 
 
 def _groups(dialogues: Iterable[Dialogue], rows: int) -> Iterator[list[Dialogue]]:
@@ -80,11 +83,12 @@ def _row(dialogue: Dialogue) -> dict[str, Json]:
 
 
 def _dialogue(row: dict[str, Json]) -> Dialogue:
-    value = {name: row[name] for name in SCHEMA.names if row.get(name)} | {"turns": []}
-    value["turns"] = [_clean(turn) | _meta(turn) for turn in row["turns"]]
-    value["personas"] = {p["speaker"]: _clean(p, without="speaker") for p in row.get("personas") or []}
-    value["evidence"] = [_clean(e) for e in row.get("evidence") or []]
-    value.pop("meta", None)
+    value: dict[str, Json] = {
+        "id": row["id"],
+        "turns": [_clean(turn) | _meta(turn) for turn in row["turns"]],
+        "personas": {p["speaker"]: _clean(p, without="speaker") for p in row.get("personas") or []},
+        "evidence": [_clean(e) for e in row.get("evidence") or []],
+    }
     return dialogue_from_json(value | _meta(row))
 
 

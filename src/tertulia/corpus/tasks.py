@@ -1,10 +1,13 @@
 """Configs of the small corpus commands: show, stats, convert."""
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 
 from tertulia.core.config import Config
+
+SamplePart = Literal["personas", "dialogues", "threads", "room", "benchmark", "grounded"]
 
 
 class ReadConfig(Config):
@@ -23,8 +26,10 @@ class ReadConfig(Config):
 class ShowConfig(ReadConfig):
     """What is shown."""
 
+    part: SamplePart | None = None
+    """Of the sample: personas, dialogues, threads, room, benchmark or grounded; a taste of each by default."""
     limit: int = Field(3, ge=1)
-    """How many dialogues to show."""
+    """How many dialogues (or items of a part) to show."""
     skip: int = Field(0, ge=0)
     """How many to pass over first."""
 

@@ -57,6 +57,11 @@ def grounded() -> list[Exchange]:
     return list(_read("grounded.jsonl", _grounded_from_json))
 
 
+def benchmark() -> list[Exchange]:
+    """Contexts of one to three turns, each with one good reply; the kind (greeting, joke, ...) is the label."""
+    return list(_read("benchmark.jsonl", _benchmark_from_json))
+
+
 def _data() -> Traversable:
     return files("tertulia.sample") / "data"
 
@@ -106,3 +111,9 @@ def _grounded_from_json(value: Json) -> Exchange:
         evidence=(Evidence(value["evidence"], source=value.get("topic", "")),),
         label=value["label"],
     )
+
+
+def _benchmark_from_json(value: Json) -> Exchange:
+    sides = ("user", "bot") if len(value["turns"]) % 2 else ("bot", "user")
+    context = tuple(Turn(sides[i % 2], text) for i, text in enumerate(value["turns"]))
+    return Exchange(id=value["id"], context=context, response=Turn("bot", value["reply"]), label=value["kind"])

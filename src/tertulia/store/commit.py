@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from itertools import chain
 from queue import Empty, SimpleQueue
-from threading import Lock, Thread
+from threading import Condition, Thread
 from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine
@@ -30,7 +30,7 @@ class Committer(Protocol):
         ...
 
     def close(self) -> None:
-        """Finish what was begun, and take no more."""
+        """Let go, when nothing is running any more."""
         ...
 
 
@@ -46,7 +46,7 @@ class OwnCommit:
             return work(connection)
 
     def close(self) -> None:
-        """Nothing to do: no work is left lying about."""
+        """Nothing to do: there is no thread."""
 
 
 class _Job:
@@ -88,27 +88,22 @@ class GroupCommit:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._waiting: SimpleQueue[_Job | None] = SimpleQueue()
-        self._door = Lock()
-        self._closed = False
         # A daemon: a program that forgets to close the store can still end, and nothing acknowledged is lost.
         self._writer = Thread(target=self._write, name="tertulia-store", daemon=True)
         self._writer.start()
 
     def run(self, work: Callable[[Connection], T], /) -> T:
         """What the work returned, after the commit of its group."""
+        if not self._writer.is_alive():  # closed, or left behind by a fork
+            raise closed()
         job = _Job(work)
-        with self._door:
-            if self._closed or not self._writer.is_alive():
-                raise closed()
-            self._waiting.put(job)
+        self._waiting.put(job)
         result: T = job.future.result()
         return result
 
     def close(self) -> None:
-        """Write what waits, and take no more."""
-        with self._door:
-            self._closed = True
-            self._waiting.put(None)
+        """End the thread; by then nobody may be waiting."""
+        self._waiting.put(None)
         self._writer.join()
 
     def _write(self) -> None:
@@ -136,6 +131,32 @@ class GroupCommit:
     def _let_go(group: Iterable[_Job], error: BaseException | None = None) -> None:
         for job in group:
             job.settle(error)
+
+
+class Gate:
+    """Lets calls in until it is closed, and closes behind the last one out: nothing is cut off halfway."""
+
+    def __init__(self) -> None:
+        self._inside = 0
+        self._open = True
+        self._change = Condition()
+
+    def __enter__(self) -> None:
+        with self._change:
+            if not self._open:
+                raise closed()
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._change:
+            self._inside -= 1
+            self._change.notify_all()
+
+    def close(self) -> None:
+        """Let nobody in any more, and wait for those inside."""
+        with self._change:
+            self._open = False
+            self._change.wait_for(lambda: not self._inside)
 
 
 def closed() -> StoreError:

@@ -122,9 +122,10 @@ def _sqlite(url: URL, busy_seconds: float) -> Engine:
 
 def _postgresql(url: URL, busy_seconds: float) -> Engine:
     least, most = CONNECT_SECONDS
+    options = url.query.get("options", "")
     settings: dict[str, Any] = {
         "connect_timeout": int(min(max(busy_seconds, least), most)),
-        "options": f"-c lock_timeout={int(busy_seconds * 1000)}",
+        "options": f"{options if isinstance(options, str) else ' '.join(options)} -c lock_timeout={busy_seconds:.3f}s",
     }
     try:
         return create_engine(

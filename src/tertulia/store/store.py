@@ -16,7 +16,7 @@ from tertulia.core.dialogue import Json, Persona
 from tertulia.core.errors import UsageError
 from tertulia.store import conversations as sql
 from tertulia.store.border import check_found, check_names, check_text, checked_json
-from tertulia.store.commit import Committer, GroupCommit, OwnCommit, closed
+from tertulia.store.commit import Committer, Gate, GroupCommit, OwnCommit
 from tertulia.store.database import is_sqlite, make_engine, parse_url, pragma, prepare, shown, transaction
 from tertulia.store.migrate import upgrade
 from tertulia.store.records import UNSET, Conversation, ConversationLine, Ending, NotFound, Said, StoredTurn, Unset
@@ -33,7 +33,7 @@ class Store:
     def __init__(self, engine: Engine, committer: Committer, url: str) -> None:
         self._engine = engine
         self._committer = committer
-        self._closed = False
+        self._gate = Gate()
         self.url = url
         """Where it is, for people: without the password."""
 
@@ -60,7 +60,7 @@ class Store:
 
     def close(self) -> None:
         """Finish what was begun, and let go of the database."""
-        self._closed = True
+        self._gate.close()
         self._committer.close()
         self._engine.dispose()
 
@@ -182,21 +182,17 @@ class Store:
         return self._write(lambda c: sql.abandon(c, before))
 
     def _read(self, work: Callable[[Connection], T]) -> T:
-        if self._closed:
-            raise closed()
-        with explained(self.url), transaction(self._engine) as connection:
+        with self._gate, explained(self.url), transaction(self._engine) as connection:
             return work(connection)
 
     def _write(self, work: Callable[[Connection], T]) -> T:
-        if self._closed:
-            raise closed()
-        with explained(self.url):
+        with self._gate, explained(self.url):
             return self._committer.run(work)
 
     def _scrub(self) -> None:
         """Empty SQLite's log of what was deleted. Where readers are in the way, later commits overwrite it."""
         if is_sqlite(self._engine.url):
-            with explained(self.url):
+            with self._gate, explained(self.url):
                 pragma(self._engine, "wal_checkpoint(TRUNCATE)")
 
 

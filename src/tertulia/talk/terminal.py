@@ -292,7 +292,7 @@ def printable(text: str) -> str:
 
 
 def read_persona(entries: Sequence[str]) -> Persona | None:
-    """A persona from sentences, from one of the bundled corpus (`sample:ID`), or from a file with one sentence a line."""
+    """A persona from sentences, from the bundled corpus (`sample:ID`), or from a file with one sentence a line."""
     if len(entries) == 1 and entries[0].startswith(SAMPLE):
         known = {p.id: p for p in sample.personas()}
         wanted = entries[0].removeprefix(SAMPLE)

@@ -1,6 +1,7 @@
 """Persona-Chat (Zhang et al. 2018) as JSON lines: utterances of "first" and "second" in turn, and both personas."""
 
 from tertulia.core.dialogue import Dialogue, Json, Persona, Turn
+from tertulia.core.errors import DataError
 from tertulia.corpus.readers.base import Reader
 
 SPEAKERS = ("first", "second")
@@ -10,22 +11,31 @@ def decode(record: Json) -> Dialogue:
     """One record; a persona that the record lacks is left out."""
     personas = {}
     for speaker in SPEAKERS:
-        original = tuple(record.get(f"{speaker}_speaker_persona_original") or ())
-        revised = tuple(record.get(f"{speaker}_speaker_persona_revised") or ())
+        original = _texts(record, f"{speaker}_speaker_persona_original")
+        revised = _texts(record, f"{speaker}_speaker_persona_revised")
         if original or revised:
             personas[speaker] = Persona(sentences=original, revised=revised)
-    utterances = record["utterances"]
-    if not isinstance(utterances, list) or not all(isinstance(u, str) for u in utterances):
-        raise TypeError("'utterances' must be a list of texts")
-    turns = tuple(Turn(SPEAKERS[i % 2], text) for i, text in enumerate(utterances))
+    if "utterances" not in record:
+        raise KeyError("utterances")
+    turns = tuple(Turn(SPEAKERS[i % 2], text) for i, text in enumerate(_texts(record, "utterances")))
     return Dialogue(id=str(record["id"]), turns=turns, personas=personas)
+
+
+def _texts(record: dict[str, Json], name: str) -> tuple[str, ...]:
+    found = record.get(name) or []
+    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
+        raise TypeError(f"{name!r} must be a list of texts")
+    return tuple(found)
 
 
 def encode(dialogue: Dialogue) -> dict[str, Json]:
     """A dialogue of two speakers that take turns; anything else does not fit the format."""
     first = dialogue.speakers[:2]
     if len(dialogue.speakers) > 2 or any(t.speaker != first[i % 2] for i, t in enumerate(dialogue.turns)):
-        raise ValueError(f"{dialogue.id}: Persona-Chat holds two speakers who alternate strictly")
+        raise DataError(
+            f"The dialogue {dialogue.id!r} does not fit: Persona-Chat holds two speakers who alternate strictly.",
+            hint="Write it in another format, such as tertulia or messages.",
+        )
     record: dict[str, Json] = {"id": dialogue.id, "utterances": [t.text for t in dialogue.turns]}
     for name, speaker in zip(SPEAKERS, first, strict=False):
         persona = dialogue.persona_of(speaker)

@@ -71,8 +71,8 @@ export const bots = () => json("GET", "bots");
 export const personas = () => json("GET", "personas");
 /** @returns {Promise<Line[]>} */
 export const conversations = () => json("GET", "conversations");
-/** @param {string} bot @param {string[] | null} persona @param {AbortSignal} signal @returns {Promise<Conversation>} */
-export const create = (bot, persona, signal) => json("POST", "conversations", { bot, persona }, signal);
+/** @param {string} bot @param {string[] | null} persona @returns {Promise<Conversation>} */
+export const create = (bot, persona) => json("POST", "conversations", { bot, persona });
 /** @param {string} id @param {AbortSignal} signal @returns {Promise<Conversation>} */
 export const conversation = (id, signal) => json("GET", at(id), undefined, signal);
 /** @param {string} id @param {{bot?: string, persona?: string[] | null, title?: string}} change */

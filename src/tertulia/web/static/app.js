@@ -63,10 +63,11 @@ async function start() {
   keepEnd($("latest"));
   $("new").addEventListener("click", startNew);
   const forever = new AbortController().signal;
-  // The first answer may bring the visitor's cookie: nothing else is asked before it has come.
-  change({ list: await untilReached(api.conversations, forever) });
-  const [bots, personas] = await untilReached(() => Promise.all([api.bots(), api.personas()]), forever);
-  change({ bots, personas });
+  const [bots, personas, list] = await untilReached(
+    () => Promise.all([api.bots(), api.personas(), api.conversations()]),
+    forever,
+  );
+  change({ bots, personas, list });
   window.addEventListener("popstate", route);
   window.addEventListener("hashchange", route);
   onKick(() => deliverOthers().then(refresh));

@@ -116,13 +116,13 @@ export async function followToTheEnd(id, ask, signal) {
 
 /**
  * Show what the server has, and follow the reply that is in the making there.
- * @param {string | null} id null for a conversation not begun, of which it has only the list of the others
+ * @param {string | null} id null for a conversation not begun: there is only the line to be restored
  * @param {AbortSignal} signal
  * @param {{follow?: boolean}} [options]
  */
 export async function reload(id, signal, { follow: following = true } = {}) {
   if (id === null) {
-    change({ list: await untilReached(api.conversations, signal) });
+    if (state.lost) change({ list: await untilReached(api.conversations, signal) });
     return;
   }
   const conversation = await untilReached(() => api.conversation(id, signal), signal);

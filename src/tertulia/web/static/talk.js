@@ -13,6 +13,7 @@ import {
   refreshList,
   reload,
   settle,
+  stopNow,
   stopOnceStarted,
   unsay,
 } from "./making.js";
@@ -20,9 +21,13 @@ import { busy, change, changeConversation, pending, state } from "./state.js";
 
 /** @typedef {import("./state.js").Unsent} Unsent */
 
+/** Keys of messages that are just being brought to the server. @type {Set<string>} */
+const underway = new Set();
+
 /** @param {string | null} id null for a new conversation @returns {Promise<void>} */
 export async function open(id) {
   const signal = begin();
+  const left = state.unsent;
   const unsent = keep.unsentOf(id);
   const bot = state.bots.some((known) => known.id === keep.lastBot()) ? keep.lastBot() : (state.bots[0]?.id ?? "");
   change({
@@ -31,6 +36,7 @@ export async function open(id) {
     ready: id === null,
     alert: null,
   });
+  if (left) deliverOthers();
   try {
     await reload(id, signal, { follow: !unsent });
     if (unsent) await deliver(unsent, signal);
@@ -59,15 +65,34 @@ export async function say(text) {
   await settle(deliver(unsent, signal), signal);
 }
 
+/**
+ * Begin the conversation of a first message. Not to be broken off: the server may have made it already.
+ * @param {Unsent} unsent gets its id
+ * @returns {Promise<api.Conversation>}
+ */
+async function beginWith(unsent) {
+  underway.add(unsent.key);
+  try {
+    const made = await api.create(unsent.bot, unsent.persona);
+    unsent.id = made.id;
+    keep.keepUnsent(unsent);
+    return made;
+  } finally {
+    underway.delete(unsent.key);
+  }
+}
+
 /** @param {Unsent} unsent @param {AbortSignal} signal */
 async function deliver(unsent, signal) {
   if (unsent.id === null) {
-    const made = await untilReached(() => api.create(unsent.bot, unsent.persona, signal), signal).catch((error) => {
+    const made = await untilReached(() => beginWith(unsent), signal).catch((error) => {
       if (!signal.aborted) unsay();
       throw error;
     });
-    unsent.id = made.id;
-    keep.keepUnsent(unsent);
+    if (signal.aborted) {
+      await deliverOthers();
+      return;
+    }
     history.replaceState(null, "", `#c=${made.id}`);
     change({ conversation: made, ready: true });
   }
@@ -75,18 +100,22 @@ async function deliver(unsent, signal) {
   await followToTheEnd(/** @type {string} */ (id), (line) => api.say(id ?? "", text, key, line), signal);
 }
 
-/** Bring messages of other conversations, left behind without a connection, to the server. */
+/** Bring to the server what was left behind in other conversations, as by leaving one while the line was down. */
 export async function deliverOthers() {
-  for (const { id, text, key } of keep.unsent()) {
-    if (!id || id === state.conversation.id) continue;
+  for (const unsent of keep.unsent()) {
+    if (unsent.id === state.conversation.id || underway.has(unsent.key)) continue;
     const line = new AbortController();
     try {
-      await api.say(id, text, key, line.signal);
-      keep.dropUnsent(key);
+      if (unsent.id === null) await beginWith(unsent);
+      underway.add(unsent.key);
+      await api.say(unsent.id ?? "", unsent.text, unsent.key, line.signal);
+      keep.dropUnsent(unsent.key);
+      await refreshList();
     } catch (error) {
       // With its conversation gone there is no place for it; anything else is left for when its conversation is opened.
-      if (error instanceof api.ApiError && error.status === 404) keep.dropUnsent(key);
+      if (error instanceof api.ApiError && error.status === 404) keep.dropUnsent(unsent.key);
     } finally {
+      underway.delete(unsent.key);
       line.abort(); // nobody here reads the reply
     }
   }

@@ -1,0 +1,98 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from tertulia.core.errors import MissingExtra, UnknownName
+from tertulia.core.registry import Registry
+
+
+@pytest.fixture
+def table() -> Registry:
+    made = Registry("fruit", "tertulia.test_fruits")
+    made.add("decimal", "decimal:Decimal", "a number")
+    made.add("date", "datetime:date", "a day")
+    return made
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of packages that can be imported, for this test alone."""
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def test_rows_are_imported_when_asked_for(table: Registry) -> None:
+    from datetime import date
+
+    assert table.get("date") is date
+    assert [(row.name, row.target, row.summary) for row in table.rows()] == [
+        ("date", "datetime:date", "a day"),
+        ("decimal", "decimal:Decimal", "a number"),
+    ]
+    assert list(table) == ["date", "decimal"]
+    assert "date" in table
+    assert "dates" not in table
+
+
+def test_a_row_that_cannot_be_imported_fails_only_when_used(table: Registry) -> None:
+    table.add("ghost", "tertulia.no_such_module:Ghost", "not there")
+    table.add("limb", "datetime:NoSuchThing", "not there either")
+    assert len(table.rows()) == 4
+    assert table.get("decimal")
+    with pytest.raises(ModuleNotFoundError):
+        table.get("ghost")
+    with pytest.raises(AttributeError):
+        table.get("limb")
+
+
+def test_a_package_that_is_not_installed_is_an_error_for_people(table: Registry, packages: Path) -> None:
+    (packages / "heavy.py").write_text("import heavy_engine_that_nobody_has\n")
+    table.add("heavy", "heavy:Thing", "needs an engine")
+    with pytest.raises(MissingExtra, match="pip install") as caught:
+        table.get("heavy")
+    assert "'heavy_engine_that_nobody_has'" in caught.value.message
+
+
+def test_names_are_taken_once(table: Registry) -> None:
+    with pytest.raises(ValueError, match=r"two fruits called 'date': datetime:date and datetime:datetime"):
+        table.add("date", "datetime:datetime", "another")
+    assert table.rows()[0].target == "datetime:date"
+
+
+@pytest.mark.parametrize("target", ["datetime", "datetime:", ":date", ""])
+def test_targets_name_module_and_attribute(table: Registry, target: str) -> None:
+    with pytest.raises(ValueError, match="module:attribute"):
+        table.add("x", target, "")
+
+
+def test_unknown_names_suggest_near_ones(table: Registry) -> None:
+    with pytest.raises(UnknownName, match="Did you mean 'decimal'"):
+        table.get("decimel")
+
+
+def install(folder: Path, name: str, points: str) -> None:
+    """A distribution as pip leaves it: a module and its metadata."""
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(points)
+
+
+def test_plugins_join_through_entry_points(table: Registry, packages: Path) -> None:
+    (packages / "orchard.py").write_text("class Plum:\n    ripe = True\n")
+    install(packages, "orchard", "[tertulia.test_fruits]\nplum = orchard:Plum\n[other.group]\nx = orchard:X\n")
+    assert list(table) == ["date", "decimal", "plum"]
+    assert table.rows()[2].summary == "from the package orchard"
+    assert "orchard" not in sys.modules
+    assert table.get("plum").ripe
+    assert "plum" in Registry("fruit", "tertulia.test_fruits")
+
+
+def test_a_plugin_cannot_take_a_name_that_is_taken(table: Registry, packages: Path) -> None:
+    install(packages, "thief", "[tertulia.test_fruits]\ndate = thief:Date\n")
+    with pytest.raises(ValueError, match="two fruits called 'date'"):
+        table.rows()
