@@ -1,6 +1,5 @@
 """`tertulia chat` as people run it: in a pipe, and at a real pseudo-terminal."""
 
-import fcntl
 import io
 import json
 import os
@@ -10,7 +9,6 @@ import select
 import signal
 import subprocess
 import sys
-import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +26,8 @@ from tertulia.core.dialogue import Dialogue
 from tertulia.core.errors import ConfigError, UnknownName
 
 COMMAND = [sys.executable, "-c", "from tertulia.cli.chat import app; app()"]
+CONTROL = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+"""Makes the standard input the terminal that a new session is controlled by."""
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07|[\x01\x02]")
 
 
@@ -49,12 +49,11 @@ class Terminal:
     def __init__(self, *arguments: str, **env: str) -> None:
         self.master, slave = pty.openpty()
         self.process = subprocess.Popen(
-            [*COMMAND, *arguments],
+            [*COMMAND[:2], CONTROL + COMMAND[2], *arguments],
             stdin=slave,
             stdout=slave,
             stderr=slave,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0) and None,
             env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", **env},
         )
         os.close(slave)
@@ -75,7 +74,7 @@ class Terminal:
 
     def insist(self, text: str, act: Callable[[], object]) -> None:
         """Do something until a text comes: a signal between a prompt and the wait for a key waits for that key."""
-        for patience in (1, 3, 9, 27):
+        for patience in (4, 8, 16):
             time.sleep(0.1)
             act()
             with suppress(AssertionError):

@@ -62,7 +62,7 @@ def test_what_is_needed_is_named_without_showing_everything_else() -> None:
         out: Path
         other: str = ""
 
-    with pytest.raises(ConfigError, match="^In the options: 'out' is needed$"):
+    with pytest.raises(ConfigError, match=r"^In the options: 'out' is needed$"):
         resolve(Needy, overrides={"other": "secret"})
 
 
@@ -96,7 +96,7 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
         resolve(Oven, file)
 
 
-@pytest.mark.parametrize("content", [b"degrees = ", b"degrees", b"a = 1\na = 2\n", b"\xff\xfe", b"x = 1\r"])
+@pytest.mark.parametrize("content", [b"degrees = ", b"degrees", b"a = 1\na = 2\n", b"\xff\xfe"])
 def test_files_that_are_not_toml(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "oven.toml"
     file.write_bytes(content)

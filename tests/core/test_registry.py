@@ -1,4 +1,6 @@
 import sys
+from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ def table() -> Registry:
 
 
 @pytest.fixture
-def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder of packages that can be imported, for this test alone."""
     before = set(sys.modules)
     monkeypatch.syspath_prepend(tmp_path)
@@ -26,8 +28,6 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_rows_are_imported_when_asked_for(table: Registry) -> None:
-    from datetime import date
-
     assert table.get("date") is date
     assert [(row.name, row.target, row.summary) for row in table.rows()] == [
         ("date", "datetime:date", "a day"),

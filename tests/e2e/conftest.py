@@ -1,14 +1,12 @@
-"""A real browser and a real server: bots that are small but true, a store in a SQLite file, uvicorn on a free port."""
+"""A real browser and a real server: bots that are small but true, a store in a SQLite file, a free port."""
 
 import shutil
-import socket
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-import uvicorn
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
 from tertulia.core.dialogue import Persona
@@ -17,6 +15,7 @@ from tertulia.core.reply import Ask, Piece, Provenance, Reply
 from tertulia.store import Store
 from tertulia.talk.bots.generic import GenericBot
 from tertulia.web.app import create_app
+from tertulia.web.server import running
 from tertulia.web.settings import WebSettings
 
 CHROMIUM = ("/usr/bin/chromium", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -78,31 +77,19 @@ class House:
     def __init__(self, folder: Path) -> None:
         self.file = folder / "tertulia.db"
         self.parrot = Parrot()
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}/"
+        self.port = 0
+        self._open = ExitStack()
 
     def open(self) -> None:
-        self.store = Store.open(f"sqlite:///{self.file}")
+        store = self._open.enter_context(Store.open(f"sqlite:///{self.file}"))
         bots = {"parrot": self.parrot, "generic": GenericBot()}
         settings = WebSettings(grace_seconds=0, stop_seconds=5)
-        app = create_app(bots, self.store, personas=PERSONAS, settings=settings)
-        config = uvicorn.Config(app, port=self.port, log_level="critical", timeout_graceful_shutdown=0, lifespan="on")
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, daemon=True)
-        self._thread.start()
-        deadline = time.monotonic() + 20
-        while not self._server.started:
-            assert self._thread.is_alive(), "the server did not start"
-            assert time.monotonic() < deadline, "the server takes too long to start"
-            time.sleep(0.01)
+        app = create_app(bots, store, personas=PERSONAS, settings=settings)
+        self.url = self._open.enter_context(running(app, port=self.port)) + "/"
+        self.port = int(self.url.rsplit(":")[-1].strip("/"))
 
     def shut(self) -> None:
-        self._server.should_exit = True
-        self._thread.join(20)
-        assert not self._thread.is_alive(), "the server did not stop"
-        self.store.close()
+        self._open.close()
 
 
 @pytest.fixture(scope="module")

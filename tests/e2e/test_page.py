@@ -54,6 +54,22 @@ def test_a_conversation_outlives_a_switch_of_bots_and_a_reload(house: Any, visit
         page.reload()
 
 
+def test_a_message_right_after_a_switch_goes_to_the_new_bot(house: Any, visit: Any) -> None:
+    page = visit(house).page
+    say(page, "hello")
+    expect(bubbles(page)).to_have_count(1)
+    held: list[Any] = []
+    page.route("**/api/conversations/*", lambda route: held.append(route))  # the switch is slow on its way
+    page.locator("#bot").select_option("generic")
+    say(page, "Who are you?")
+    expect(page.locator(".unsent")).to_be_visible()
+    assert len(held) == 1
+    page.unroute("**/api/conversations/*")
+    held[0].continue_()
+    expect(bubbles(page)).to_have_text(["You said: hello", "I don't know."])
+    expect(page.locator(".who")).to_have_text(["Parrot", "generic"])
+
+
 def test_suggestions_begin_a_conversation(house: Any, visit: Any) -> None:
     page = visit(house).page
     chips = page.get_by_role("list", name="Ways to begin").get_by_role("button")

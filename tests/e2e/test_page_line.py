@@ -1,5 +1,11 @@
 """The chat page and its line to the server: nothing is lost and nothing is said twice, whatever breaks."""
 
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -161,13 +167,59 @@ def test_the_server_restarts_in_mid_reply(own_house: Any, visit: Any) -> None:
     say(page, "hold out")
     expect(page.locator(".living .bubble")).to_have_text("You said:")
     own_house.shut()
-    expect(page.locator("#lost")).to_have_text(LOST)
-    own_house.open()
-    expect(page.locator("#lost")).to_be_empty()
     expect(bubbles(page)).to_have_text(["You said:"])
     expect(page.locator(".turn.bot .below")).to_contain_text("stopped")
+    own_house.open()
     say(page, "still here?")
     expect(bubbles(page)).to_have_text(["You said:", "You said: still here?"])
+    page.reload()
+    expect(bubbles(page)).to_have_text(["You said:", "You said: still here?"])
+
+
+CRASHING = """
+import sys, time
+from tertulia.core.reply import Piece
+from tertulia.store import Store
+from tertulia.web.app import create_app
+from tertulia.web.server import serve
+
+class Endless:
+    spec = name = summary = "endless"
+    def reply(self, asks, /): raise NotImplementedError
+    def stream(self, asks, /, *, alive):
+        yield Piece(0, "Well,")
+        while True: time.sleep(60)
+
+app = create_app({"endless": Endless()}, Store.open(sys.argv[1]))
+serve(app, port=int(sys.argv[2]), ready=lambda address: print(address, flush=True))
+"""
+
+
+@contextmanager
+def process(file: Path, port: int) -> Iterator[str]:
+    """A server in a process of its own, which is killed when the block ends; gives its address."""
+    command = [sys.executable, "-c", CRASHING, f"sqlite:///{file}", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            yield server.stdout.readline().strip() + "/"
+        finally:
+            server.kill()
+
+
+def test_the_server_is_killed_in_mid_reply(tmp_path: Path, visit: Any) -> None:
+    file = tmp_path / "tertulia.db"
+    with process(file, 0) as address:
+        page = visit(SimpleNamespace(url=address)).page
+        say(page, "go on")
+        expect(page.locator(".living .bubble")).to_have_text("Well,")
+    expect(page.locator("#lost")).to_have_text(LOST)
+    with process(file, int(address.rstrip("/").rpartition(":")[2])):
+        expect(page.locator("#lost")).to_be_empty()
+        expect(page.locator(".turn.bot .below")).to_contain_text("stopped")
+        expect(bubbles(page, "user")).to_have_text(["go on"])
+        say(page, "and now?")
+        expect(page.locator(".living .bubble")).to_have_text("Well,")
 
 
 def test_a_message_to_a_server_that_is_away_arrives_when_it_is_back(own_house: Any, visit: Any) -> None:

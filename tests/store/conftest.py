@@ -109,7 +109,7 @@ def python() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 @pytest.fixture
 def at_once() -> Callable[[Sequence[Callable[[], Any]]], list[Any]]:
-    """Run all of these, each in a thread of its own, from the same moment on; what they returned or raised, in order."""
+    """Run all of these at the same moment, each in its own thread; what they returned or raised, in order."""
 
     def run(calls: Sequence[Callable[[], Any]]) -> list[Any]:
         barrier = threading.Barrier(len(calls))

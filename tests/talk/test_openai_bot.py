@@ -259,20 +259,24 @@ def test_a_character_cut_in_two_by_the_network_is_whole_again(server: Server) ->
 
 
 def test_many_streams_are_merged(server: Server) -> None:
-    gate = threading.Barrier(3, timeout=5)
+    all_began = threading.Event()
 
     def in_step(handler: Handler, body: dict[str, Any]) -> None:
-        handler.events()
-        for word in ("one", " two"):
-            gate.wait()
-            handler.wfile.write(f"data: {json.dumps(delta(word))}\n\n".encode())
-        handler.wfile.write(f"data: {json.dumps(delta(body['messages'][-1]['content'], 'stop'))}\n\n".encode())
+        handler.events(delta("one "))
+        assert all_began.wait(20)
+        last = delta(body["messages"][-1]["content"], "stop")
+        handler.wfile.write(f"data: {json.dumps(last)}\n\n".encode())
 
     server.usual = in_step
-    pieces = list(server.bot().stream([ask(str(i)) for i in range(3)], alive=everyone))
-    assert {p.index: p.reply.text for p in pieces if p.reply} == {i: f"one two{i}" for i in range(3)}
-    first_two = next(n for n, p in enumerate(pieces) if p.text == " two")
-    assert {p.index for p in pieces[:first_two]} == {0, 1, 2}
+    begun: set[int] = set()
+    texts = {}
+    for piece in server.bot(timeout=20).stream([ask(str(i)) for i in range(3)], alive=everyone):
+        begun |= {piece.index} if piece.text == "one " else set()
+        if begun == {0, 1, 2}:
+            all_began.set()
+        if piece.reply:
+            texts[piece.index] = piece.reply.text
+    assert texts == {i: f"one {i}" for i in range(3)}
 
 
 def test_who_hangs_up_gets_what_was_shown_and_the_connection_is_closed(server: Server) -> None:

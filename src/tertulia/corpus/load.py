@@ -56,10 +56,13 @@ def save_dialogues(dialogues: Iterable[Dialogue], path: Path, *, format: str = "
         raise UsageError(f"The format {format!r} can be read, but not written.")
     partial = path.with_name(path.name + ".partial")
     count = 0
-    with open_text(partial, write=True, gzipped=path.name.endswith(".gz")) as out:
-        for count, dialogue in enumerate(dialogues, 1):  # noqa: B007 - the last count is the answer
-            out.write(dump_line(encode(dialogue)) + "\n")
-    partial.replace(path)
+    try:
+        with open_text(partial, write=True, gzipped=path.name.endswith(".gz")) as out:
+            for count, dialogue in enumerate(dialogues, 1):  # noqa: B007 - the last count is the answer
+                out.write(dump_line(encode(dialogue)) + "\n")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
     return count
 
 

@@ -40,11 +40,14 @@ def write_parquet(dialogues: Iterable[Dialogue], path: Path, *, rows: int = 2000
     """Write dialogues to one Parquet file, some rows at a time; returns how many. It appears only when whole."""
     partial = path.with_name(path.name + ".partial")
     count = 0
-    with pq.ParquetWriter(partial, SCHEMA, compression="zstd") as writer:
-        for group in _groups(dialogues, rows):
-            writer.write_table(pa.Table.from_pylist([_row(d) for d in group], schema=SCHEMA))
-            count += len(group)
-    partial.replace(path)
+    try:
+        with pq.ParquetWriter(partial, SCHEMA, compression="zstd") as writer:
+            for group in _groups(dialogues, rows):
+                writer.write_table(pa.Table.from_pylist([_row(d) for d in group], schema=SCHEMA))
+                count += len(group)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
     return count
 
 

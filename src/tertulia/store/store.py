@@ -5,7 +5,7 @@ choice of how to commit; the SQL is in `conversations`.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Self, TypeVar, get_args
 
@@ -46,16 +46,16 @@ class Store:
         """
         parsed = parse_url(url)
         where = shown(parsed)
-        engine = make_engine(parsed, busy_seconds=busy_seconds)
-        try:
+        with ExitStack() as on_failure:
+            engine = make_engine(parsed, busy_seconds=busy_seconds)
+            on_failure.callback(engine.dispose)
             with explained(where):
                 prepare(engine, busy_seconds=busy_seconds)
                 upgrade(engine, where=where)
             store = cls(engine, GroupCommit(engine) if is_sqlite(parsed) else OwnCommit(engine), where)
+            on_failure.callback(store.close)
             store.stop_pending(older_than=None if is_sqlite(parsed) else ABANDONED_AFTER)
-        except BaseException:
-            engine.dispose()
-            raise
+            on_failure.pop_all()
         return store
 
     def close(self) -> None:

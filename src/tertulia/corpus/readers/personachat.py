@@ -1,5 +1,7 @@
 """Persona-Chat (Zhang et al. 2018) as JSON lines: utterances of "first" and "second" in turn, and both personas."""
 
+from itertools import pairwise
+
 from tertulia.core.dialogue import Dialogue, Json, Persona, Turn
 from tertulia.core.errors import DataError
 from tertulia.corpus.readers.base import Reader
@@ -30,14 +32,13 @@ def _texts(record: dict[str, Json], name: str) -> tuple[str, ...]:
 
 def encode(dialogue: Dialogue) -> dict[str, Json]:
     """A dialogue of two speakers that take turns; anything else does not fit the format."""
-    first = dialogue.speakers[:2]
-    if len(dialogue.speakers) > 2 or any(t.speaker != first[i % 2] for i, t in enumerate(dialogue.turns)):
+    if len(dialogue.speakers) > 2 or any(a.speaker == b.speaker for a, b in pairwise(dialogue.turns)):
         raise DataError(
             f"The dialogue {dialogue.id!r} does not fit: Persona-Chat holds two speakers who alternate strictly.",
             hint="Write it in another format, such as tertulia or messages.",
         )
     record: dict[str, Json] = {"id": dialogue.id, "utterances": [t.text for t in dialogue.turns]}
-    for name, speaker in zip(SPEAKERS, first, strict=False):
+    for name, speaker in zip(SPEAKERS, dialogue.speakers, strict=False):
         persona = dialogue.persona_of(speaker)
         if persona:
             record[f"{name}_speaker_persona_original"] = list(persona.sentences)

@@ -5,6 +5,12 @@ import * as keep from "./keep.js";
 import { refreshList } from "./making.js";
 import { change, changeConversation, state } from "./state.js";
 
+/** Changes reach the server one after the other. @type {Promise<unknown>} */
+let changes = Promise.resolve();
+
+/** Wait until the server knows of every change: who switches the bot and speaks at once speaks to the new one. */
+export const settled = () => changes;
+
 /**
  * Change the open conversation here and, once it exists there, in the server; taken back when the server refuses.
  * @param {{bot?: string, persona?: string[] | null, title?: string}} patch
@@ -14,7 +20,9 @@ async function update(patch) {
   changeConversation(patch);
   if (!id) return;
   try {
-    await api.update(id, patch);
+    const sent = changes.then(() => api.update(id, patch));
+    changes = sent.catch(() => {}); // told below, by the one who made it
+    await sent;
   } catch (error) {
     if (state.conversation.id === id) changeConversation({ bot, persona, title });
     throw error;

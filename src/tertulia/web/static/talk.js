@@ -1,6 +1,7 @@
 // What one does in a conversation: open it, say something, stop, ask again, take back.
 
 import * as api from "./api.js";
+import { settled } from "./desk.js";
 import * as keep from "./keep.js";
 import { untilReached } from "./link.js";
 import {
@@ -97,6 +98,7 @@ async function deliver(unsent, signal) {
     change({ conversation: made, ready: true });
   }
   const { id, text, key } = unsent;
+  await settled();
   await followToTheEnd(/** @type {string} */ (id), (line) => api.say(id ?? "", text, key, line), signal);
 }
 
@@ -143,6 +145,7 @@ export async function regenerate() {
   const signal = begin();
   changeConversation({ turns: [...turns.slice(0, -1), pendingTurn(WAITING, last.attempts + 1)] });
   const key = keep.newKey();
+  await settled();
   await settle(followToTheEnd(id, (line) => api.regenerate(id, key, line), signal), signal);
 }
 

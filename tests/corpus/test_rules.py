@@ -1,0 +1,188 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tertulia.core.config import validate
+from tertulia.core.dialogue import Message
+from tertulia.core.errors import ConfigError
+from tertulia.corpus.rules import (
+    REASONS,
+    Case,
+    MiningRules,
+    overlap,
+    reason_to_remove,
+    share_of_letters,
+    without_quotes,
+)
+
+RULES = MiningRules()
+
+
+def case(text: str = "a plain message", *, author: str = "ana", parent: str | None = None, **more: object) -> Case:
+    made = Case(Message("1", author, text), text, parent, 1, lambda t: len(t.split()), lambda m: False)
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def reason(text: str = "a plain message", **more: object) -> str | None:
+    return reason_to_remove(case(text, **more), RULES)  # type: ignore[arg-type]
+
+
+def test_a_plain_message_stays() -> None:
+    assert reason() is None
+
+
+@pytest.mark.parametrize("author", ["tidy_bot", "Bot", "RoBoT9", "abbot", "bottle"])
+def test_authors_with_bot_in_their_names_go(author: str) -> None:
+    assert reason(author=author) == "bot"
+
+
+@pytest.mark.parametrize("author", ["bo_t", "b0t", "", "BEN"])
+def test_other_authors_stay(author: str) -> None:
+    assert reason(author=author) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "look at http://example.org now please",
+        "HTTPS://EXAMPLE.ORG is what they told me",
+        "see www.example.org for the recipe",
+        "see (WWW.example.org) for the recipe",
+    ],
+)
+def test_messages_with_a_url_go(text: str) -> None:
+    assert reason(text) == "url"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "awww.that is so sweet of you",
+        "the www. thing, you know it",
+        "i like http more than gopher",
+        "no way. really",
+    ],
+)
+def test_what_only_looks_like_a_url_stays(text: str) -> None:
+    assert reason(text) is None
+
+
+def test_letters_just_on_either_side() -> None:
+    seven_of_ten, six_of_ten = "abc def g1", "abc de g12"
+    assert share_of_letters(seven_of_ten) == 0.7
+    assert reason(seven_of_ten) is None
+    assert share_of_letters(six_of_ten) == 0.6
+    assert reason(six_of_ten) == "letters"
+
+
+def test_letters_of_all_scripts_count_and_nothing_else() -> None:
+    assert share_of_letters("Straße") == share_of_letters("שלום") == share_of_letters("你好") == 1.0
+    assert share_of_letters("12 🙂!") == share_of_letters("") == 0.0
+
+
+def test_repeats_just_on_either_side() -> None:
+    assert reason(repeats=100) is None
+    assert reason(repeats=101) == "repeated"
+
+
+def test_overlap_just_on_either_side() -> None:
+    parent = "one two three four five"  # three runs of three words
+    assert overlap("one two three four five zes zeven", parent, 3) == 3 / 5
+    assert reason("one two three four five zes zeven", parent=parent) is None
+    assert overlap("one two three four five zes", parent, 3) == 3 / 4
+    assert reason("one two three four five zes", parent=parent) == "overlap"
+
+
+def test_overlap_minds_neither_case_nor_marks() -> None:
+    assert overlap("ONE, two: three!", "one two three", 3) == 1.0
+    assert overlap("one two", "one two", 3) == 0.0
+    assert overlap("", "one two three", 3) == 0.0
+    assert overlap("one two three", "", 3) == 0.0
+
+
+def test_a_message_without_a_parent_overlaps_with_nothing() -> None:
+    assert reason("one two three four", parent=None) is None
+
+
+def test_unsafe_messages_go() -> None:
+    assert reason(unsafe=lambda m: m.author == "ana") == "unsafe"
+    assert reason(unsafe=lambda m: m.author == "ben") is None
+
+
+@pytest.mark.parametrize(("count", "why"), [(0, "length"), (1, "length"), (2, None), (128, None), (129, "length")])
+def test_length_just_on_either_side(count: int, why: str | None) -> None:
+    assert reason(subwords=lambda t: count) == why
+
+
+def test_the_first_reason_that_fits_is_charged() -> None:
+    """All seven fit; taking away the first uncovers the second, and so on: the order of REASONS."""
+    text = "www.x.org 1 2 3 4"
+    everything = {
+        "bot": {"author": "bot"},
+        "url": {"text": text},
+        "letters": {"text": "1 2 3 4"},
+        "repeated": {"repeats": 500},
+        "overlap": {"parent": "a b c"},
+        "unsafe": {"unsafe": lambda m: True},
+        "length": {"subwords": lambda t: 0},
+    }
+    assert tuple(everything) == REASONS
+    for place, name in enumerate(REASONS):
+        faults: dict[str, object] = {"text": "a b c d e f"} if name not in ("bot", "url", "letters") else {}
+        if name == "overlap":
+            faults["text"] = "a b c"
+        for later in reversed(REASONS[place:]):
+            faults |= {k: v for k, v in everything[later].items() if k != "text" or place <= REASONS.index("letters")}
+        assert reason(**faults) == name
+
+
+def test_thresholds_are_parameters() -> None:
+    loose = MiningRules(min_letters=0, max_repeats=1000, max_overlap=1, min_subwords=0)
+    assert reason_to_remove(case("1 2 3", repeats=900, parent="1 2 3", subwords=lambda t: 0), loose) is None
+    assert reason_to_remove(case("a b c d", parent="x a b"), MiningRules(overlap_n=2, max_overlap=0.3)) == "overlap"
+
+
+@pytest.mark.parametrize(
+    "values", [{"min_letters": 1.1}, {"max_overlap": -0.1}, {"context": 0}, {"overlap_n": 0}, {"max_repeats": 0}]
+)
+def test_thresholds_out_of_range(values: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(values))):
+        validate(MiningRules, values, where="x")
+
+
+PARENT = "It was the oven light again.\nI must   replace it."
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("> the oven light\nmine too!", "mine too!"),
+        (">the oven light again.\n\nmine too!", "mine too!"),
+        (">> I must replace it.\nwhen?", "when?"),
+        ("  > I must replace it.\nwhen?", "when?"),
+        ("when?\n> It was the oven light", "when?"),
+        ("> something you never said\nhm", "> something you never said\nhm"),
+        ("3 > 2, as you know", "3 > 2, as you know"),
+        (">\nhm", ">\nhm"),
+        ("> the oven light", ""),
+        ("  no quote  ", "no quote"),
+    ],
+)
+def test_quotes_of_the_parent_are_taken_out(text: str, left: str) -> None:
+    assert without_quotes(text, PARENT) == left
+
+
+def test_without_a_parent_nothing_is_a_quote() -> None:
+    assert without_quotes("> the oven light\nmine too!", None) == "> the oven light\nmine too!"
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.text("ab >\n"), st.text("ab >\n"))
+def test_what_is_taken_out_are_whole_quoted_lines(text: str, parent: str) -> None:
+    kept = without_quotes(text, parent).split("\n")
+    lines = iter(line.strip() for line in text.split("\n"))
+    assert all(line.strip() in lines for line in kept if line.strip())  # a subsequence, in order
+    unquoted = [line.strip() for line in text.split("\n") if line.strip() and not line.strip().startswith(">")]
+    assert [line.strip() for line in kept if line.strip() and not line.strip().startswith(">")] == unquoted

@@ -1,0 +1,117 @@
+"""The funnel of the sample's forum, worked out a second time from the paper's words, without the miner's code.
+
+Thread by thread, from the root down: a message that is removed ends its branch. The counts are kept here so that a
+change of the rules, of the sample or of the subword model is seen.
+"""
+
+from collections import Counter, defaultdict
+
+import pytest
+
+from tertulia import sample
+from tertulia.core.text import words
+from tertulia.corpus.mine import MineConfig, marked, read_messages
+from tertulia.corpus.subwords import train_subwords
+from tertulia.corpus.trees import mine_trees
+
+EXPECTED = {
+    "bot": 112,
+    "url": 32,
+    "letters": 246,
+    "repeated": 113,
+    "overlap": 39,
+    "unsafe": 105,
+    "length": 73,
+    "subtree": 751,
+    "kept": 3050,
+    "pairs": 2808,
+}
+MAX_REPEATS = 10
+
+
+@pytest.fixture(scope="module")
+def messages():
+    return sample.messages()
+
+
+@pytest.fixture(scope="module")
+def subwords(messages):
+    return train_subwords(m.text for m in messages)
+
+
+def worked_out(messages, subwords) -> Counter:
+    """Meena's seven rules and the sub-tree rule, spelled out."""
+    times = Counter(m.text for m in messages)
+    answers = defaultdict(list)
+    for m in messages:
+        answers[m.parent].append(m)
+    count: Counter[str] = Counter()
+
+    def visit(m, parent_raw, parent_clean, gone):
+        text = m.text
+        if parent_raw is not None:
+            flat = " ".join(parent_raw.split())
+            lines = text.split("\n")
+            quotes = [x for x in lines if x.strip().startswith(">") and " ".join(x.strip().lstrip("> ").split())]
+            lines = [x for x in lines if x not in quotes or " ".join(x.strip().lstrip("> ").split()) not in flat]
+            text = "\n".join(lines)
+        text = text.strip()
+        why = broken_rule(m, text, parent_clean)
+        if why is None and gone:
+            why = "subtree"
+        count[why or "kept"] += 1
+        count["pairs"] += why is None and m.parent is not None
+        for child in answers[m.id]:
+            visit(child, m.text, text, gone or why is not None)
+
+    def broken_rule(m, text, parent):
+        if "bot" in m.author.lower():
+            return "bot"
+        if any(sign in text.lower() for sign in ("http://", "https://", "www.")):
+            return "url"
+        if not text or sum(map(str.isalpha, text)) / len(text) < 0.7:
+            return "letters"
+        if times[m.text] > MAX_REPEATS:
+            return "repeated"
+        if parent is not None and echo(text, parent) > 0.6:
+            return "overlap"
+        if m.meta.get("rude"):
+            return "unsafe"
+        if subwords(text) < 2 or subwords(text) > 128:
+            return "length"
+        return None
+
+    for root in answers[None]:
+        visit(root, None, None, gone=False)
+    return count
+
+
+def echo(text: str, parent: str) -> float:
+    a, b = words(text), words(parent)
+    mine = [" ".join(a[i : i + 3]) for i in range(len(a) - 2)]
+    theirs = {" ".join(b[i : i + 3]) for i in range(len(b) - 2)}
+    return sum(x in theirs for x in mine) / len(mine) if mine else 0.0
+
+
+def test_the_miner_agrees_with_the_second_working(messages, subwords):
+    expected = worked_out(messages, subwords)
+    funnel = mine_trees(messages, MineConfig(max_repeats=MAX_REPEATS), subwords=subwords, unsafe=marked).funnel
+    assert {reason: n for reason, n in funnel.removed.items() if n} == {
+        reason: n for reason, n in expected.items() if reason not in ("kept", "pairs")
+    }
+    assert (funnel.kept, funnel.pairs) == (expected["kept"], expected["pairs"])
+    assert funnel.messages == sum(funnel.removed.values()) + funnel.kept
+
+
+def test_the_counts_are_the_known_ones(messages, subwords):
+    assert dict(worked_out(messages, subwords)) == EXPECTED
+
+
+def test_every_rule_has_work(messages, subwords):
+    funnel = mine_trees(messages, MineConfig(max_repeats=MAX_REPEATS), subwords=subwords, unsafe=marked).funnel
+    for reason in ("bot", "url", "letters", "repeated", "overlap", "unsafe", "length", "subtree"):
+        assert funnel.removed[reason] >= 10, reason
+
+
+def test_the_name_sample_means_these_messages(messages):
+    assert list(read_messages("sample")) == messages
