@@ -64,8 +64,8 @@ def test_a_message_right_after_a_switch_goes_to_the_new_bot(house: Any, visit: A
     say(page, "Who are you?")
     expect(page.locator(".unsent")).to_be_visible()
     assert len(held) == 1
-    page.unroute("**/api/conversations/*")
     held[0].continue_()
+    page.unroute("**/api/conversations/*")
     expect(bubbles(page)).to_have_text(["You said: hello", "I don't know."])
     expect(page.locator(".who")).to_have_text(["Parrot", "generic"])
 

@@ -78,7 +78,7 @@ def settle_with_everything(page: Page) -> None:
     expect(page.locator(".turn.bot.last")).to_be_visible()
     page.locator("#bot").select_option("generic")
     page.get_by_role("button", name="Regenerate the reply").click()
-    expect(page.locator(".fact")).to_have_text("attempt 2")
+    expect(page.locator(".turn.last .fact")).to_have_text("attempt 2")
     page.locator("#bot").select_option("parrot")
     say(page, "fail")
     expect(page.locator(".bubble.failed")).to_be_visible()

@@ -45,7 +45,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(), reply=st.dictionaries(st.text(), json_values, max_size=3))
 def test_any_text_is_stored_exactly_or_refused(store: Store, text: str, reply: dict[str, Any]) -> None:
     conversation = store.create_conversation(OWNER, "tfidf").id

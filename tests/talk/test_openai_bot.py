@@ -15,7 +15,8 @@ from tertulia.core.dialogue import Dialogue, Persona, Turn
 from tertulia.core.errors import ConfigError, EndpointError, UsageError
 from tertulia.core.reply import Ask, Piece, Usage
 from tertulia.talk.bot import StreamingBot
-from tertulia.talk.bots.openai import OpenAIBot, OpenAIOptions, retry_after
+from tertulia.talk.bots.openai import OpenAIBot, OpenAIOptions
+from tertulia.talk.endpoint import retry_after
 from tertulia.talk.spec import make_bot
 
 KEY = "sk-very-secret-0123456789"
@@ -495,6 +496,14 @@ def test_nobody_listens() -> None:
         with pytest.raises(EndpointError, match=f"127.0.0.1:{port} cannot be reached: .*refused") as caught:
             attempt([ask()])
         assert "base_url" in caught.value.hint
+
+
+def test_no_proxy_stands_before_this_machine(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    assert server.bot(retries=0).reply([ask("hi")])[0].text == "You said: hi"
 
 
 def test_a_server_that_hangs_times_out(server: Server) -> None:

@@ -15,7 +15,8 @@ from tertulia.core.codec import dialogue_from_json, read_lines
 from tertulia.core.dialogue import Dialogue, Persona
 from tertulia.core.errors import DataError, UnknownName, UsageError
 from tertulia.core.reply import Ask, Candidate, Piece, Provenance, Reply
-from tertulia.talk.terminal import ChatConfig, TerminalChat, read_persona, save_dialogue
+from tertulia.talk.keeping import read_persona, save_dialogue
+from tertulia.talk.terminal import ChatConfig, TerminalChat
 
 DOWN = "openai:tiny?base_url=http://127.0.0.1:1/v1&retries=0"
 

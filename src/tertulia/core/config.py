@@ -67,4 +67,6 @@ def _explain(cls: type[Config], error: dict[str, Any]) -> str:
         )
     if error["type"] == "missing":
         return f"{key!r} is needed"
+    if error["type"] == "missing":
+        return f"{key!r} must be given"
     return f"{key}: {error['msg'][0].lower()}{error['msg'][1:]}, not {error['input']!r}"

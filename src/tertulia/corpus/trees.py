@@ -58,29 +58,25 @@ def mine_trees(
             funnel.removed["duplicate id"] += 1
         else:
             by_id[message.id] = message
+    parents = {m.id: _parent(m, by_id) for m in by_id.values()}
     repeats = Counter(message.text for message in by_id.values())
-    texts = {
-        m.id: without_quotes(m.text, parent.text if (parent := _parent(m, by_id)) else None) for m in by_id.values()
-    }
-    reasons = {
-        m.id: _structural(m, by_id)
-        or reason_to_remove(
-            Case(m, texts[m.id], texts.get(m.parent or ""), repeats[m.text], subwords, unsafe),
-            rules,
-        )
-        for m in by_id.values()
-    }
+    texts = {m.id: without_quotes(m.text, p.text if (p := parents[m.id]) else None) for m in by_id.values()}
+    reasons = _structural(parents, by_id)
+    for m in by_id.values():
+        above = texts[p.id] if (p := parents[m.id]) else None
+        case = Case(m, texts[m.id], above, repeats[m.text], subwords, unsafe)
+        reasons[m.id] = reasons[m.id] or reason_to_remove(case, rules)
+    stays = _staying(parents, by_id, reasons)
     pairs = []
     for message in by_id.values():
-        line = _line_of_descent(message, by_id, reasons)
-        if reasons[message.id]:
-            funnel.removed[str(reasons[message.id])] += 1
-        elif line is None:
+        if reason := reasons[message.id]:
+            funnel.removed[reason] += 1
+        elif not stays[message.id]:
             funnel.removed["subtree"] += 1
         else:
             funnel.kept += 1
-            if len(line) > 1:
-                pairs.append(_pair(line[: rules.context + 1], texts))
+            if parents[message.id]:
+                pairs.append(_pair(message, parents, texts, rules.context))
     funnel.pairs = len(pairs)
     return Mined(tuple(pairs), funnel)
 
@@ -90,33 +86,45 @@ def _parent(message: Message, by_id: dict[str, Message]) -> Message | None:
     return parent if parent is not None and parent.thread == message.thread else None
 
 
-def _structural(message: Message, by_id: dict[str, Message]) -> str | None:
-    """A reply whose line of descent does not lead to a root: an orphan, or one caught in a circle."""
-    seen: set[str] = set()
-    while message.parent is not None:
-        parent = _parent(message, by_id)
-        if parent is None:
-            # Only the orphan itself is charged; what hangs below it goes with its sub-tree.
-            return "no parent" if not seen else None
-        if message.id in seen:
-            return "no parent"
-        seen.add(message.id)
-        message = parent
-    return None
+Parents = dict[str, Message | None]
 
 
-def _line_of_descent(
-    message: Message, by_id: dict[str, Message], reasons: dict[str, str | None]
-) -> list[Message] | None:
-    """The message and its ancestors up to the root; None where one of them was removed."""
+def _structural(parents: Parents, by_id: dict[str, Message]) -> dict[str, str | None]:
+    """Replies whose lines do not lead to a root: orphans, and all in a circle or below one.
+
+    Of an orphan's tree only the orphan itself is charged; what hangs below it goes with its sub-tree.
+    """
+    ends: dict[str, bool] = {}
+    for start in by_id.values():
+        message: Message | None = start
+        line = []
+        while message is not None and message.id not in ends:
+            ends[message.id] = False  # until its line has come to an end: who meets it before goes in a circle
+            line.append(message.id)
+            message = parents[message.id]
+        ends |= dict.fromkeys(line, message is None or ends[message.id])
+    return {
+        m.id: "no parent" if not ends[m.id] or (m.parent is not None and parents[m.id] is None) else None
+        for m in by_id.values()
+    }
+
+
+def _staying(parents: Parents, by_id: dict[str, Message], reasons: dict[str, str | None]) -> dict[str, bool]:
+    """Whether neither the message nor any of its ancestors has a reason to go. Every line is walked once."""
+    stays: dict[str, bool] = {name: False for name, reason in reasons.items() if reason}
+    for start in by_id.values():
+        message: Message | None = start
+        line = []
+        while message is not None and message.id not in stays:
+            line.append(message.id)
+            message = parents[message.id]
+        stays |= dict.fromkeys(line, message is None or stays[message.id])
+    return stays
+
+
+def _pair(message: Message, parents: Parents, texts: dict[str, str], context: int) -> Dialogue:
     line = [message]
-    while (parent := _parent(line[-1], by_id)) is not None:
-        if reasons[line[-1].id]:
-            return None
+    while len(line) <= context and (parent := parents[line[-1].id]):
         line.append(parent)
-    return None if reasons[line[-1].id] else line
-
-
-def _pair(line: list[Message], texts: dict[str, str]) -> Dialogue:
     turns = tuple(Turn(m.author, texts[m.id], source=(m.id,)) for m in reversed(line))
-    return Dialogue(id=line[0].id, turns=turns, meta={"thread": line[0].thread})
+    return Dialogue(id=message.id, turns=turns, meta={"thread": message.thread})

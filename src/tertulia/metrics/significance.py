@@ -30,7 +30,11 @@ def bootstrap_mean(
     _, of = np.unique(np.asarray([str(g) for g in groups]) if groups else np.arange(len(values)), return_inverse=True)
     sums, sizes = np.bincount(of, weights=values), np.bincount(of)
     rng = np.random.default_rng(seed)
-    drawn = rng.multinomial(len(sums), np.full(len(sums), 1 / len(sums)), size=resamples)
-    means = (drawn @ sums) / (drawn @ sizes)
+    means = np.empty(resamples)
+    at_once = max(1, 2_000_000 // len(sums))  # so that memory stays flat however many groups there are
+    for start in range(0, resamples, at_once):
+        part = means[start : start + at_once]
+        drawn = rng.multinomial(len(sums), np.full(len(sums), 1 / len(sums)), size=len(part))
+        part[:] = (drawn @ sums) / (drawn @ sizes)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return Estimate(float(values.mean()), float(low), float(high), len(values), level)

@@ -28,11 +28,13 @@ _SQLITE = {
     sqlite3.SQLITE_IOERR: ("{where} could not be read or written: {why}.", "Check the disk: is it full, or failing?"),
 }
 _POSTGRESQL = {
-    "28": ("{where} does not let us in: {why}", "Check the user and the password in the URL."),
-    "3D000": ("{where} does not exist.", "Make it first, for example with: createdb NAME"),
     "55P03": _LOCKED,
     "42501": ("{where} does not let us do that: {why}", "Grant the user the right to make and use tables there."),
 }
+_NO_ENTRY = (
+    "{where} does not let us in: {why}",
+    "Check the user, the password and the database's name in the URL.",
+)
 _UNREACHABLE = (
     "{where} cannot be reached: {why}",
     "Check that the server is running, and the host and port in the URL.",
@@ -53,12 +55,12 @@ def _explain(error: Exception, where: str) -> StoreError:
     if isinstance(error, PoolTimeout):
         return StoreError(f"{where} is too busy: every connection is in use.", hint="Try again in a moment.")
     cause = error.orig if isinstance(error, DBAPIError) and error.orig else error
+    why = str(cause).strip().partition("\n")[0]
     if isinstance(cause, sqlite3.Error):
         message, hint = _SQLITE.get(getattr(cause, "sqlite_errorcode", 0) & 0xFF, _OTHER)
-    else:
-        state = getattr(cause, "sqlstate", None) or ""
-        known = _POSTGRESQL.get(state) or _POSTGRESQL.get(state[:2])
-        lost = isinstance(error, DBAPIError) and (error.connection_invalidated or not state)
-        message, hint = known or (_UNREACHABLE if lost else _OTHER)
-    why = str(cause).strip().partition("\n")[0]
+    elif state := getattr(cause, "sqlstate", None):
+        message, hint = _POSTGRESQL.get(state, _OTHER)
+    else:  # no connection; that the server answered at all can be told from its words only
+        message, hint = _NO_ENTRY if "FATAL:" in why else _UNREACHABLE
+        why = why.rpartition("FATAL:")[2].strip()
     return StoreError(message.format(where=where, why=why), hint=hint)

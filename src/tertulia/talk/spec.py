@@ -60,7 +60,7 @@ def make_bot(spec: str | BotSpec) -> Bot:
     factory: type[BotFactory] = BOTS.get(parsed.name)
     if parsed.target and not factory.target_help:
         raise UsageError(f"The bot {parsed.name!r} takes nothing after a colon, not {parsed.target!r}.")
-    options = validate(factory.Options, parsed.options, where=f"the bot {str(parsed)!r}")
+    options = validate(factory.Options, parsed.options, where=f"the bot {parsed.name!r}")
     bot: Bot = factory.build(parsed.target, options)  # type: ignore[assignment]
     return bot
 

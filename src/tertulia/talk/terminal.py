@@ -5,11 +5,8 @@ conversation runs under test, in a pipe and in colour. Text is made harmless her
 """
 
 import json
-import os
-import re
-import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,20 +15,18 @@ from typing import NamedTuple, Protocol
 
 from pydantic import Field
 
-from tertulia import __version__, sample
-from tertulia.core.codec import dialogue_to_json, dump_line
+from tertulia import __version__
 from tertulia.core.config import Config
-from tertulia.core.dialogue import Dialogue, Json, Persona, Turn
-from tertulia.core.errors import DataError, TertuliaError, UnknownName, UsageError
+from tertulia.core.dialogue import Dialogue, Persona, Turn
+from tertulia.core.errors import TertuliaError, UnknownName, UsageError
 from tertulia.core.reply import Ask, Reply
 from tertulia.core.text import clean
 from tertulia.talk.bot import Bot, StreamingBot
+from tertulia.talk.keeping import SAMPLE, check_place, read_persona, save_dialogue
 from tertulia.talk.spec import make_bot
 from tertulia.talk.table import BOTS
 
 USER, BOT = "user", "bot"
-SAMPLE = "sample:"
-_C1 = dict.fromkeys(range(0x80, 0xA0))
 
 
 class ChatConfig(Config):
@@ -120,7 +115,7 @@ class TerminalChat:
 
     def run(self) -> None:
         """Talk until the person leaves or the input ends; the conversation is saved whatever ends it."""
-        self.screen.note(printable(f"{self.bot.summary} /help lists the commands, Ctrl-D leaves."))
+        self.screen.note(clean(f"{self.bot.summary} /help lists the commands, Ctrl-D leaves."))
         if self.persona:
             self._persona("show")
         try:
@@ -147,7 +142,7 @@ class TerminalChat:
                 self._said.append(_Said(Turn(USER, text.removeprefix("/") if text.startswith("//") else text)))
                 self._answer(self._said)
         except TertuliaError as error:
-            self.screen.error(printable(error.message), printable(error.hint))
+            self.screen.error(clean(error.message), clean(error.hint))
             if not text.startswith("/"):
                 self.screen.note("/again asks the bot once more, /undo takes your message back.")
         except KeyboardInterrupt:
@@ -175,11 +170,11 @@ class TerminalChat:
         with self.screen.busy("thinking", self.stop) if free else nullcontext():
             reply = self._written(self.bot, ask)
             if reply.text.strip():
-                self.screen.bot_turn(printable(reply.text))
+                self.screen.bot_turn(clean(reply.text))
         if reply.text.strip():
             self._said = [*before, _Said(_turn_of(reply), reply)]
         for remark in _remarks(reply):
-            self.screen.note(printable(remark))
+            self.screen.note(clean(remark))
 
     def _written(self, bot: Bot, ask: Ask) -> Reply:
         if not isinstance(bot, StreamingBot):
@@ -187,7 +182,7 @@ class TerminalChat:
             return reply
         for piece in bot.stream([ask], alive=lambda _: not self._stopping):
             if piece.text:
-                self.screen.bot_piece(printable(piece.text))
+                self.screen.bot_piece(clean(piece.text))
             if piece.reply is not None:
                 return piece.reply
         raise TertuliaError(
@@ -217,7 +212,7 @@ class TerminalChat:
             self.screen.note("The bot has no persona.")
         else:
             name = f"{self.persona.name}: " if self.persona.name else ""
-            self.screen.note(printable(f"The bot's persona: {name}{' '.join(self.persona.sentences)}"))
+            self.screen.note(clean(f"The bot's persona: {name}{' '.join(self.persona.sentences)}"))
 
     def _undo(self, _: str) -> None:
         if not self._said:
@@ -244,7 +239,7 @@ class TerminalChat:
         if not self._said:
             self.screen.note("Nothing has been said yet.")
         for said in self._said:
-            self.screen.turn(said.turn.speaker, printable(said.turn.text))
+            self.screen.turn(said.turn.speaker, clean(said.turn.text))
 
     def _save(self, rest: str) -> None:
         path = Path(rest) if rest else self.config.save
@@ -255,7 +250,7 @@ class TerminalChat:
         dialogue = self.dialogue()
         save_dialogue(dialogue, path)
         self._saved[path] = dialogue
-        self.screen.note(printable(f"Saved to {path}."))
+        self.screen.note(clean(f"Saved to {path}."))
 
     def _save_if_asked(self) -> None:
         path = self.config.save
@@ -265,9 +260,9 @@ class TerminalChat:
     def _bot(self, rest: str) -> None:
         if rest:
             self.bot = self._load(rest)
-            self.screen.note(printable(f"Now you talk with {self.bot.spec}: {self.bot.summary}"))
+            self.screen.note(clean(f"Now you talk with {self.bot.spec}: {self.bot.summary}"))
         else:
-            self.screen.note(printable(f"You talk with {self.bot.spec}: {self.bot.summary}"))
+            self.screen.note(clean(f"You talk with {self.bot.spec}: {self.bot.summary}"))
             self.screen.table("Bots", ("name", "what it is"), [(row.name, row.summary) for row in BOTS.rows()])
 
     def _quit(self, _: str) -> None:
@@ -280,93 +275,6 @@ class TerminalChat:
     def _load(self, spec: str) -> Bot:
         with self.screen.busy("loading the bot"):
             return make_bot(spec)
-
-
-def printable(text: str) -> str:
-    """Text that can be written to a terminal without steering it: no escape sequences, no other control characters.
-
-    >>> printable("\\x1b[31mred\\x9b0m\\x07")
-    '[31mred0m'
-    """
-    return clean(text).translate(_C1)
-
-
-def read_persona(entries: Sequence[str]) -> Persona | None:
-    """A persona from sentences, from the bundled corpus (`sample:ID`), or from a file with one sentence a line."""
-    if len(entries) == 1 and entries[0].startswith(SAMPLE):
-        known = {p.id: p for p in sample.personas()}
-        wanted = entries[0].removeprefix(SAMPLE)
-        if wanted not in known:
-            raise UnknownName("persona in the sample", wanted, known)
-        return known[wanted]
-    sentences = _sentences_of(entries[0]) if len(entries) == 1 else [s.strip() for s in entries]
-    found = tuple(clean(s) for s in sentences if s)
-    return Persona(found) if found else None
-
-
-def _sentences_of(entry: str) -> list[str]:
-    """The one entry of a persona: a file, or a sentence that does not look like a file's name."""
-    try:
-        found = Path(entry).is_file()
-    except OSError:  # too long for a name
-        found = False
-    try:
-        if found:
-            return [line.strip() for line in Path(entry).read_text(encoding="utf-8", errors="replace").splitlines()]
-    except OSError as error:
-        raise UsageError(f"The persona in {entry} cannot be read: {error.strerror}.") from None
-    if re.fullmatch(r"\S*(/\S*|\.[A-Za-z]\w{0,4})", entry):
-        raise UsageError(f"There is no file {entry}.", hint="A persona is sentences, sample:ID, or a file of them.")
-    return [entry.strip()]
-
-
-def check_place(path: Path) -> None:
-    """Refuse a path that no conversation can be saved to."""
-    if path.name.endswith((".gz", ".parquet")):
-        raise UsageError(f"Conversations are JSON lines, not {path.suffix}.", hint="End the name in .jsonl.")
-    if path.exists() and not path.is_file():
-        raise UsageError(f"{path} is not a file.", hint="Give the path of a file, such as chat.jsonl.")
-
-
-def save_dialogue(dialogue: Dialogue, path: Path) -> None:
-    """Put the dialogue at the end of a file of JSON lines, in place of its own earlier state; all else in it stays.
-
-    The new file is written beside the old one and takes its place when it is whole.
-    """
-    path = path.expanduser().resolve()
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        check_place(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("wb") as out:
-            if path.exists():
-                shutil.copymode(path, partial)
-                out.writelines(_lines_of_others(path, dialogue.id))
-            out.write(dump_line(dialogue_to_json(dialogue)).encode("utf-8", "replace") + b"\n")
-            out.flush()
-            os.fsync(out.fileno())
-        partial.replace(path)
-    except OSError as error:
-        raise DataError(
-            f"{path} cannot be written: {error.strerror}.", hint="Save it elsewhere with /save PATH."
-        ) from None
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
-
-
-def _lines_of_others(path: Path, own_id: str) -> Iterator[bytes]:
-    with path.open("rb") as lines:
-        for line in lines:
-            if own_id.encode() not in line or _id_of(line) != own_id:
-                yield line if line.endswith(b"\n") else line + b"\n"
-
-
-def _id_of(line: bytes) -> Json:
-    try:
-        return json.loads(line)["id"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
 
 
 def _turn_of(reply: Reply) -> Turn:
@@ -395,7 +303,7 @@ def _candidate_rows(reply: Reply) -> list[tuple[str, ...]]:
         if candidate.text == reply.text and not chosen:
             verdict, chosen = f"chosen ({candidate.dropped})" if candidate.dropped else "chosen", True
         score = "" if candidate.score is None else f"{candidate.score:.3f}"
-        rows.append((score, _brief(candidate.text), printable(verdict), printable(candidate.source or "")))
+        rows.append((score, _brief(candidate.text), clean(verdict), clean(candidate.source or "")))
     return rows
 
 
@@ -413,9 +321,9 @@ def _fact_rows(reply: Reply) -> list[tuple[str, str]]:
         "finish": reply.finish,
         "note": reply.note,
     }
-    return [(name, printable(str(value))) for name, value in facts.items() if value not in (None, "")]
+    return [(name, clean(str(value))) for name, value in facts.items() if value not in (None, "")]
 
 
 def _brief(text: str) -> str:
-    flat = " ".join(printable(text).split())
+    flat = " ".join(clean(text).split())
     return f"{flat[:157]}…" if len(flat) > 160 else flat

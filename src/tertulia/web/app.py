@@ -29,9 +29,9 @@ def create_app(
     app.state.desk = Desk(bots, store, settings)
     app.state.personas = tuple(personas)
     errors.install(app)
-    pages.install(app)
     app.include_router(chat.router)
     app.include_router(openai.router)
+    pages.install(app)
     if settings.cors_origins:
         app.add_middleware(SharedApi, origins=settings.cors_origins)
     app.add_middleware(Guard, settings=settings)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from functools import partial
 from typing import Any, Literal
 
@@ -25,15 +26,30 @@ from tertulia.web.errors import page_error
 from tertulia.web.guard import new_cookie
 from tertulia.web.jobs import Attached, Making
 from tertulia.web.schemas import ConversationId, errors
-from tertulia.web.sse import KEEP_ALIVE, EventStream, Json, event
+from tertulia.web.sse import KEEP_ALIVE, AtOnce, EventStream, Json, event
 
 router = APIRouter(prefix="/api", tags=["page"])
 
+AT_ONCE_SECONDS = 0.02
+"""How long a stream's beginning may wait for its end: a bot that is that quick is answered in one piece, which is cheaper."""
 EXPORTS = {
     "json": (export_json, "application/json"),
     "txt": (export_text, "text/plain; charset=utf-8"),
     "md": (export_markdown, "text/markdown; charset=utf-8"),
 }
+
+
+# First, because it is used most, and routes are tried in order.
+@router.post(
+    "/conversations/{id}/messages",
+    response_model=schemas.SaidOut,
+    responses=errors(403, 404, 413, 502) | schemas.STREAM,
+)
+async def say(id: ConversationId, body: schemas.NewMessage, visit: Visiting) -> Response:  # noqa: A002
+    """Say something, and get the reply; the same key again attaches to the same reply."""
+    text = schemas.message_text(body.text, visit.desk.settings.max_message)
+    attached = await visit.desk.say(id, visit.owner, text, body.key)
+    return await _answer(attached, visit, event("user", turn_out(attached.user)) if body.stream else None)
 
 
 @router.get("/bots", response_model=list[schemas.BotOut])
@@ -90,18 +106,6 @@ async def erase(id: ConversationId, visit: Visiting) -> Response:  # noqa: A002
 
 
 @router.post(
-    "/conversations/{id}/messages",
-    response_model=schemas.SaidOut,
-    responses=errors(403, 404, 413, 502) | schemas.STREAM,
-)
-async def say(id: ConversationId, body: schemas.NewMessage, visit: Visiting) -> Response:  # noqa: A002
-    """Say something, and get the reply; the same key again attaches to the same reply."""
-    text = schemas.message_text(body.text, visit.desk.settings.max_message)
-    attached = await visit.desk.say(id, visit.owner, text, body.key)
-    return await _answer(attached, visit, event("user", turn_out(attached.user)) if body.stream else None)
-
-
-@router.post(
     "/conversations/{id}/regenerate",
     response_model=schemas.SaidOut,
     responses=errors(403, 404, 409, 413, 502) | schemas.STREAM,
@@ -149,15 +153,20 @@ async def forget(request: Request, visit: Visiting) -> Response:
 
 async def _answer(attached: Attached, visit: Visiting, opening: bytes | None) -> Response:
     """The reply as a stream of events that begins with `opening`, or whole when that is None."""
-    if opening is not None:
-        return EventStream(follow(attached.making, visit.desk.settings.keep_alive_seconds, opening))
-    return Json({"user": turn_out(attached.user), "bot": turn_out(await attached.making.over_or_raise())})
+    making = attached.making
+    if opening is None:
+        return Json({"user": turn_out(attached.user), "bot": turn_out(await making.over_or_raise())})
+    with suppress(TimeoutError):
+        await asyncio.wait_for(making.changed(), AT_ONCE_SECONDS)
+    if making.over and not making.parts:
+        return AtOnce(opening + _start(making) + _end(making))
+    return EventStream(follow(making, visit.desk.settings.keep_alive_seconds, opening))
 
 
 async def follow(making: Making, patience: float, opening: bytes = b"") -> AsyncIterator[bytes]:
     """A reply as events: what was already written, then each piece, then its end. A slow watcher gets larger pieces."""
     seen = len(making.parts)
-    yield opening + event("start", {"id": making.turn.id, "text": "".join(making.parts)})
+    yield opening + _start(making)
     while True:
         pieces, seen = making.parts[seen:], len(making.parts)
         if pieces:
@@ -170,6 +179,10 @@ async def follow(making: Making, patience: float, opening: bytes = b"") -> Async
                 await asyncio.wait_for(making.changed(), patience)
             except TimeoutError:
                 yield KEEP_ALIVE
+
+
+def _start(making: Making) -> bytes:
+    return event("start", {"id": making.turn.id, "text": "".join(making.parts)})
 
 
 def _end(making: Making) -> bytes:

@@ -7,8 +7,8 @@ site's page sends with our visitor's cookie, tells visitors apart, and sets the 
 import hashlib
 import re
 import secrets
+from collections.abc import Mapping, Sequence
 
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -17,9 +17,10 @@ from tertulia.web.settings import WebSettings
 from tertulia.web.sse import Json
 
 COOKIE = "tertulia"
-_TOKEN = re.compile(rf"(?:^|;\s*){COOKIE}=([A-Za-z0-9_-]{{43}})(?:;|$)")
+_TOKEN = re.compile(rb"(?:^|;\s*)tertulia=([A-Za-z0-9_-]{43})(?:;|$)")
 _YEAR = 365 * 24 * 3600
 
+_PRIVATE = (b"cache-control", b"no-store")
 _SAFE: list[tuple[bytes, bytes]] = [
     (
         b"content-security-policy",
@@ -33,13 +34,16 @@ _SAFE: list[tuple[bytes, bytes]] = [
 ]
 
 
+_SHARED = [header for header in _SAFE if header[0] != b"cross-origin-resource-policy"]
+
+
 class Guard:
     """Middleware around the whole app."""
 
     def __init__(self, app: ASGIApp, settings: WebSettings) -> None:
         self.app = app
         self.max_body = settings.max_body
-        self.shared = bool(settings.cors_origins)
+        self.v1_headers = _SHARED if settings.cors_origins else _SAFE
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or answer it here."""
@@ -47,30 +51,33 @@ class Guard:
             await self.app(scope, receive, send)
             return
         path: str = scope["path"]
-        headers = Headers(scope=scope)
-        own = path.startswith("/api/")
-        cookie = visitor_cookie(scope, headers) if own or path == "/" else None
-        send = self._outgoing(send, cookie, private=own, shared=self.shared and path.startswith("/v1/"))
-        refusal = self._refuse(scope, headers, own)
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        extra = self.v1_headers if path.startswith("/v1/") else _SAFE
+        if path.startswith("/api/"):
+            extra = [*extra, _PRIVATE, *visitor_cookie(scope, headers)]
+        elif path == "/":
+            extra = [*extra, *visitor_cookie(scope, headers)]
+        refusal = self._refuse(scope, headers)
         if refusal is not None:
-            await refusal(scope, receive, send)
+            await refusal(scope, receive, _dressing(send, extra))
         else:
-            await self.app(scope, self._incoming(receive), send)
+            await self.app(scope, self._counting(receive), _dressing(send, extra))
 
-    def _refuse(self, scope: Scope, headers: Headers, own: bool) -> Json | None:
-        length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > self.max_body:
+    def _refuse(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Json | None:
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit() or int(length) > self.max_body:
             message = self._too_large()
             v1 = scope["path"].startswith("/v1/")
             return Json(openai_error(message, "invalid_request_error") if v1 else page_error(message), 413)
-        if own and scope["method"] not in ("GET", "HEAD", "OPTIONS") and not same_origin(headers):
+        changes = scope["method"] not in ("GET", "HEAD", "OPTIONS") and scope["path"].startswith("/api/")
+        if changes and not same_origin(headers):
             return Json(page_error("This request came from a page of another site.", "Use Tertulia's own page."), 403)
         return None
 
     def _too_large(self) -> str:
         return f"The request is too large: at most {self.max_body:,} bytes are taken."
 
-    def _incoming(self, receive: Receive) -> Receive:
+    def _counting(self, receive: Receive) -> Receive:
         """Count what comes in: a body sent in chunks does not say its length beforehand."""
         taken = 0
 
@@ -85,31 +92,29 @@ class Guard:
 
         return counting
 
-    def _outgoing(self, send: Send, cookie: str | None, *, private: bool, shared: bool) -> Send:
-        extra = [header for header in _SAFE if not (shared and header[0] == b"cross-origin-resource-policy")]
 
-        async def dressing(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(raw=[*message.get("headers", ()), *extra])
-                if private:
-                    headers.setdefault("cache-control", "no-store")
-                if cookie is not None and "set-cookie" not in headers:
-                    headers.append("set-cookie", cookie)
-                message = {**message, "headers": headers.raw}
-            await send(message)
+def _dressing(send: Send, extra: Sequence[tuple[bytes, bytes]]) -> Send:
+    """Add headers to the answer, but for those that the handler has set itself."""
 
-        return dressing
+    async def dressing(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            own = message.get("headers", [])
+            names = {name for name, _ in own}
+            message["headers"] = [*own, *(header for header in extra if header[0] not in names)]
+        await send(message)
+
+    return dressing
 
 
-def visitor_cookie(scope: Scope, headers: Headers) -> str | None:
+def visitor_cookie(scope: Scope, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
     """Find the visitor's token, or make one; the owner's name goes into the request's state.
 
-    Returns the cookie to set for a new visitor. Whoever has the token is the visitor; the store knows only its hash.
+    Gives the header that a new visitor's answer needs. Whoever has the token is the visitor; the store knows its hash.
     """
-    found = _TOKEN.search(headers.get("cookie", ""))
-    token = found.group(1) if found else secrets.token_urlsafe(32)
-    scope.setdefault("state", {})["owner"] = hashlib.sha256(token.encode()).hexdigest()
-    return None if found else new_cookie(scope, token)
+    found = _TOKEN.search(headers.get(b"cookie", b""))
+    token = found.group(1) if found else secrets.token_urlsafe(32).encode()
+    scope.setdefault("state", {})["owner"] = hashlib.sha256(token).hexdigest()
+    return [] if found else [(b"set-cookie", new_cookie(scope, token.decode()).encode())]
 
 
 def new_cookie(scope: Scope, token: str | None = None) -> str:
@@ -118,10 +123,10 @@ def new_cookie(scope: Scope, token: str | None = None) -> str:
     return f"{COOKIE}={token or secrets.token_urlsafe(32)}; Path=/; Max-Age={_YEAR}; HttpOnly; SameSite=Lax{secure}"
 
 
-def same_origin(headers: Headers) -> bool:
+def same_origin(headers: Mapping[bytes, bytes]) -> bool:
     """Whether a request comes from our own page, or from no page: a script has no visitor's cookies to abuse."""
-    site = headers.get("sec-fetch-site")
+    site = headers.get(b"sec-fetch-site")
     if site is not None:
-        return site in ("same-origin", "none")
-    origin = headers.get("origin")
-    return origin is None or origin.partition("://")[2] == headers.get("host")
+        return site in (b"same-origin", b"none")
+    origin = headers.get(b"origin")
+    return origin is None or origin.partition(b"://")[2] == headers.get(b"host")

@@ -16,8 +16,8 @@ class WebSettings(Config):
     """Most asks a bot answers at once; a bot that takes fewer says so itself."""
     max_waiting: int = Field(default=1_024, ge=1)
     """Most asks that may wait for one bot; the next one is told to try again later."""
-    store_threads: int = Field(default=4, ge=1)
-    """Threads that talk to the database."""
+    store_threads: int = Field(default=32, ge=1)
+    """Threads that talk to the database; what they write at the same time is committed together."""
     keep_alive_seconds: float = Field(default=15.0, gt=0)
     """How often a silent stream sends a comment, so that no proxy takes it for dead."""
     stop_seconds: float = Field(default=1.0, ge=0)

@@ -42,6 +42,12 @@ class Json(Response):
         return orjson.dumps(content)
 
 
+class AtOnce(Response):
+    """A stream of events that is over before it began."""
+
+    media_type = "text/event-stream"
+
+
 class EventStream(StreamingResponse):
     """A stream of events that nothing on its way may keep or hold back."""
 

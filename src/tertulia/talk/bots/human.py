@@ -15,7 +15,6 @@ from tertulia.core.config import Config
 from tertulia.core.errors import BotError
 from tertulia.core.reply import Ask, Provenance, Reply
 from tertulia.core.text import clean
-from tertulia.talk.terminal import printable
 
 RULE = "-" * 40
 
@@ -61,7 +60,7 @@ class HumanBot:
         output.write("\n".join(self._shown(ask)) + "\n")
         text = ""
         while not text:
-            output.write(f"{printable(ask.speaker)}> ")
+            output.write(f"{clean(ask.speaker)}> ")
             output.flush()
             line = source.readline()
             if not line:
@@ -84,4 +83,4 @@ class HumanBot:
         lines += [f"{turn.speaker}: {turn.text}" for turn in turns[max(hidden, 0) :]]
         if not turns:
             lines.append("Nothing has been said yet: you open the conversation.")
-        return [printable(line) for line in lines]
+        return [clean(line) for line in lines]

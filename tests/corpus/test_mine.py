@@ -1,0 +1,101 @@
+import gzip
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tertulia import __version__, sample
+from tertulia.core.codec import Problems, message_to_json
+from tertulia.core.config import resolve
+from tertulia.core.dialogue import Message
+from tertulia.core.errors import DamagedLine, DataError
+from tertulia.corpus.load import load_dialogues
+from tertulia.corpus.mine import MineConfig, MineOutcome, marked, mine, read_messages
+
+
+@pytest.fixture(scope="module")
+def mined(tmp_path_factory: pytest.TempPathFactory) -> tuple[MineConfig, MineOutcome]:
+    config = MineConfig(out=tmp_path_factory.mktemp("mine") / "deep" / "down", max_repeats=10)
+    return config, mine(config)
+
+
+def test_the_folder_explains_itself(mined: tuple[MineConfig, MineOutcome]) -> None:
+    config, outcome = mined
+    assert {f.name for f in config.out.iterdir()} == {"pairs.parquet", "funnel.json", "subwords.model", "config.toml"}
+    assert resolve(MineConfig, config.out / "config.toml") == config
+    record = json.loads((config.out / "funnel.json").read_text())
+    assert record["messages"] == outcome.funnel.messages == len(sample.messages())
+    assert record["removed"] == outcome.funnel.removed
+    assert record["version"] == __version__
+    assert record["subwords"] == outcome.subwords
+    assert tomllib.loads((config.out / "config.toml").read_text())["max_repeats"] == 10
+
+
+def test_the_pairs_lead_back_to_the_messages(mined: tuple[MineConfig, MineOutcome]) -> None:
+    _, outcome = mined
+    by_id = {m.id: m for m in sample.messages()}
+    pairs = list(load_dialogues(outcome.pairs))
+    assert len(pairs) == outcome.funnel.pairs > 100
+    for pair in pairs:
+        assert 2 <= len(pair.turns) <= 8
+        for turn in pair.turns:
+            (source,) = turn.source
+            assert turn.speaker == by_id[source].author
+            assert turn.text in by_id[source].text
+        assert [by_id[t.source[0]].parent for t in pair.turns[1:]] == [t.source[0] for t in pair.turns[:-1]]
+
+
+def test_what_is_marked_as_rude_is_gone_unless_told_otherwise(
+    mined: tuple[MineConfig, MineOutcome], tmp_path: Path
+) -> None:
+    config, outcome = mined
+    rude = {m.id for m in sample.messages() if marked(m)}
+    assert rude
+    assert not rude & {t.source[0] for d in load_dialogues(outcome.pairs) for t in d.turns}
+    kind = mine(config.model_copy(update={"out": tmp_path, "unsafe": "none"}))
+    assert kind.funnel.removed["unsafe"] == 0
+    assert rude & {t.source[0] for d in load_dialogues(kind.pairs) for t in d.turns}
+
+
+def test_marks() -> None:
+    assert marked(Message("1", "a", "t", meta={"rude": True}))
+    assert marked(Message("1", "a", "t", meta={"unsafe": True}))
+    assert not marked(Message("1", "a", "t", meta={"rude": False, "topic": "x"}))
+
+
+def lines(messages: list[Message]) -> str:
+    return "".join(json.dumps(message_to_json(m)) + "\n" for m in messages)
+
+
+FORUM = [Message("a", "ana", "good morning everybody"), Message("b", "ben", "good morning to you too", "a")]
+
+
+def test_messages_of_a_folder_with_damaged_lines(tmp_path: Path) -> None:
+    source = tmp_path / "forum"
+    source.mkdir()
+    (source / "1.jsonl").write_text(lines(FORUM[:1]) + "oops\n")
+    (source / "2.jsonl.gz").write_bytes(gzip.compress(lines(FORUM[1:]).encode()))
+    outcome = mine(MineConfig(source=str(source), out=tmp_path / "out", vocabulary=300))
+    assert outcome.problems.count == 1
+    assert "1.jsonl, line 2" in outcome.problems.examples[0]
+    assert outcome.funnel.pairs == 1
+    assert json.loads((tmp_path / "out" / "funnel.json").read_text())["damaged lines"] == 1
+    with pytest.raises(DamagedLine):
+        mine(MineConfig(source=str(source), out=tmp_path / "out", strict=True))
+
+
+@pytest.mark.parametrize("content", ["", "oops\n", '{"id":"d","turns":[]}\n'])
+def test_no_messages_at_all(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "x.jsonl"
+    file.write_text(content)
+    with pytest.raises(DataError, match="There are no messages"):
+        mine(MineConfig(source=str(file), out=tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_packed_file_cut_short_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "x.jsonl.gz"
+    file.write_bytes(gzip.compress(lines(FORUM * 50).encode())[:-12])
+    with pytest.raises(DataError, match="cannot be read to its end"):
+        list(read_messages(str(file), Problems()))

@@ -1,0 +1,107 @@
+"""How many messages a second the store takes: `python tests/store/measure.py [--url URL] [--pairs N] [--threads N]`.
+
+One pair is a `say` and the `finish` of its reply. Group commit is measured against the plain way, one transaction for
+each call under a lock, in alternating rounds; the last line is JSON.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from sqlalchemy import Connection, Engine
+
+from tertulia.store import Store
+from tertulia.store.commit import OwnCommit
+
+T = TypeVar("T")
+USERS = 200
+
+
+class Round(NamedTuple):
+    """One measurement."""
+
+    pairs_per_second: float
+    median_ms: float
+    p99_ms: float
+    max_ms: float
+
+
+class LockedCommit(OwnCommit):
+    """The plain way: a lock, and one transaction for each unit of work."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self._lock = threading.Lock()
+
+    def run(self, work: Callable[[Connection], T], /) -> T:
+        """What the work returned, after its commit."""
+        with self._lock:
+            return super().run(work)
+
+
+def measure(store: Store, *, pairs: int, threads: int) -> Round:
+    """Let 200 users chat from so many threads; figures for the single calls are in milliseconds."""
+    owner = f"{time.time_ns()}"
+    conversations = [store.create_conversation(owner, "tfidf").id for _ in range(USERS)]
+    seconds: list[float] = []
+
+    def chat(thread: int) -> None:
+        for number in range(pairs // threads):
+            conversation = conversations[(thread + number * threads) % USERS]
+            start = time.perf_counter()
+            said = store.say(conversation, owner, "how are you today?", key=f"{thread}.{number}", bot="tfidf")
+            between = time.perf_counter()
+            about = {"seconds": 0.1, "score": 1.0, "provenance": {"bot": "tfidf", "seed": 1}}
+            store.finish(said.bot.id, text="fine, thank you, and you?", status="done", reply=about)
+            seconds.extend((between - start, time.perf_counter() - between))
+
+    start = time.perf_counter()
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(chat, range(threads)))
+    rate = len(seconds) / 2 / (time.perf_counter() - start)
+    cuts = statistics.quantiles(seconds, n=100)
+    return Round(rate, cuts[49] * 1000, cuts[98] * 1000, max(seconds) * 1000)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--url", help="a database to use instead of a temporary SQLite file")
+    parser.add_argument("--pairs", type=int, default=4000)
+    parser.add_argument("--threads", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    found: dict[str, list[Round]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(options.rounds):
+            for way in ("ours", "plain"):
+                url = options.url or f"sqlite:///{Path(folder) / f'{way}{number}.db'}"
+                with Store.open(url) as store:
+                    ours = store._committer
+                    if way == "plain":
+                        store._committer = LockedCommit(store._engine)
+                    found.setdefault(way, []).append(measure(store, pairs=options.pairs, threads=options.threads))
+                    store._committer = ours
+    figures = {}
+    for way, rounds in found.items():
+        best = max(rounds)
+        middle = statistics.median(one.pairs_per_second for one in rounds)
+        sys.stdout.write(
+            f"{way:6} {best.pairs_per_second:6.0f} pairs/s at best, {middle:6.0f} in the median; of the best round: "
+            f"median {best.median_ms:.1f} ms, p99 {best.p99_ms:.1f} ms, max {best.max_ms:.1f} ms a call\n"
+        )
+        figures |= {f"{way}_best": best.pairs_per_second, f"{way}_median": middle, f"{way}_p99_ms": best.p99_ms}
+    settings = {"pairs": options.pairs, "threads": options.threads, "rounds": options.rounds}
+    sys.stdout.write(json.dumps({"benchmark": "store", "figures": figures, "settings": settings}) + "\n")
+
+
+if __name__ == "__main__":
+    main()
