@@ -13,6 +13,8 @@ from tertulia.core.dialogue import Dialogue, Evidence, Exchange, Json, Message, 
 from tertulia.core.errors import DamagedLine
 
 T = TypeVar("T")
+DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
+"""What decoding a damaged record may raise."""
 
 
 @dataclass(slots=True)
@@ -42,15 +44,15 @@ def read_lines(
         if not line.strip():
             continue
         try:
-            yield decode(_loads(line))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as why:
-            error = DamagedLine(source, number, _reason(why))
+            yield decode(loads(line))
+        except DAMAGE as why:
+            error = DamagedLine(source, number, reason_of(why))
             if problems is None:
                 raise error from None
             problems.add(error)
 
 
-def _loads(line: str | bytes) -> Json:
+def loads(line: str | bytes) -> Json:
     """The value; half a character (no UTF-8, a lone surrogate) raises, as it could be neither shown nor stored."""
     text = line.decode("utf-8", "surrogateescape") if isinstance(line, bytes) else line
     value = json.loads(text)
@@ -240,7 +242,8 @@ def _dict(value: Json, name: str) -> dict[str, Json]:
     return value
 
 
-def _reason(why: Exception) -> str:
+def reason_of(why: Exception) -> str:
+    """What was wrong with a record, in words for people."""
     if isinstance(why, json.JSONDecodeError):
         return f"not valid JSON ({why.msg} at column {why.colno})"
     if isinstance(why, UnicodeError):

@@ -13,6 +13,7 @@ from tertulia.core.dialogue import Dialogue
 from tertulia.core.errors import TertuliaError
 from tertulia.core.estimate import Estimate
 from tertulia.core.progress import Progress, Silent
+from tertulia.core.text import words
 from tertulia.corpus.load import load_dialogues, save_dialogues
 from tertulia.corpus.mine import MineConfig, MineOutcome, mine
 from tertulia.corpus.stats import CorpusStats, corpus_stats
@@ -22,6 +23,10 @@ from tertulia.talk.bot import Bot
 from tertulia.talk.lexical import Pair, TfidfIndex, pairs_of
 from tertulia.talk.selfplay import Seat, SelfplayConfig, selfplay
 from tertulia.talk.spec import make_bot
+
+DEMO_REPEATS = 10
+"""The sample's forum is small: a text that comes back ten times there is what one of a hundred times is elsewhere."""
+MIN_FORUM_WORDS = 6
 
 
 class DemoConfig(Config):
@@ -41,6 +46,15 @@ class DemoConfig(Config):
     """Turns in each of them."""
     seed: int = 0
     """For distractors, sampling and ties."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoIndex:
+    """The retrieval bot's index, and where its replies come from."""
+
+    index: TfidfIndex
+    talked: int
+    forum: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +80,11 @@ def run_demo(config: DemoConfig, progress: Progress | None = None) -> DemoOutcom
     progress = progress or Silent()
     config.out.mkdir(parents=True, exist_ok=True)
     save(config, config.out / "config.toml")
-    # The sample's forum is small: a text that comes back ten times there is what one of a hundred times is elsewhere.
-    mined = mine(MineConfig(out=config.out / "mined", max_repeats=10), progress)
-    index = _index(config, mined, progress)
+    mined = mine(MineConfig(out=config.out / "mined", max_repeats=DEMO_REPEATS), progress)
+    progress.step("Indexing the retrieval bot")
+    indexed = demo_index(mined)
+    indexed.index.save(config.out / "tfidf")
+    progress.note(f"{indexed.talked} replies from dialogues, {indexed.forum} from the forum")
     retrieval = make_bot(f"tfidf:{config.out / 'tfidf'}")
     rank_config = RankConfig(seed=config.seed)
     ranking = _rank({"tfidf": retrieval, "generic": make_bot("generic")}, rank_config, progress)
@@ -80,7 +96,7 @@ def run_demo(config: DemoConfig, progress: Progress | None = None) -> DemoOutcom
     return DemoOutcome(
         corpus=corpus_stats(sample.dialogues()),
         mined=mined,
-        index=index,
+        index=indexed.index,
         ranking=ranking,
         rank_config=rank_config,
         chance=1 / rank_config.candidates,
@@ -93,15 +109,15 @@ def run_demo(config: DemoConfig, progress: Progress | None = None) -> DemoOutcom
     )
 
 
-def _index(config: DemoConfig, mined: MineOutcome, progress: Progress) -> TfidfIndex:
-    """The retrieval bot reads the training dialogues and what was mined from the forum."""
-    progress.step("Indexing the retrieval bot")
+def demo_index(mined: MineOutcome) -> DemoIndex:
+    """The retrieval bot reads the training dialogues and what was mined from the forum.
+
+    Of the forum only replies to messages of some length: a short one leans on what was said before it.
+    """
     talked = [pair for dialogue in load_dialogues("sample", split="train") for pair in pairs_of(dialogue)]
-    forum = [Pair(d.turns[-2].text, d.turns[-1].text, d.id) for d in load_dialogues(mined.pairs)]
-    index = TfidfIndex.from_pairs(talked + forum)
-    index.save(config.out / "tfidf")
-    progress.note(f"{len(talked)} replies from dialogues, {len(forum)} from the forum")
-    return index
+    answered = [(d.turns[-2].text, d.turns[-1].text, d.id) for d in load_dialogues(mined.pairs)]
+    forum = [Pair(*found) for found in answered if len(words(found[0])) >= MIN_FORUM_WORDS]
+    return DemoIndex(TfidfIndex.from_pairs(talked + forum), len(talked), len(forum))
 
 
 def _rank(bots: dict[str, Bot], config: RankConfig, progress: Progress) -> dict[str, RankResult]:

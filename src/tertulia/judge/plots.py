@@ -25,7 +25,7 @@ def funnel_plot(steps: list[tuple[str, int]]) -> str:
 
 def estimate_plot(figures: dict[str, Estimate], *, title: str, rule: float | None = None, rule_name: str = "") -> str:
     """Values with their intervals, and a dashed line for what chance would give."""
-    rows = [{"name": name, "value": e.value, "low": e.low, "high": e.high} for name, e in figures.items()]
+    rows = [{"name": name} | e.as_json() for name, e in figures.items()]
     base = _chart(rows).encode(
         y=alt.Y("name:N", sort=None, title=None, axis=alt.Axis(labelLimit=0, ticks=False, labelPadding=6))
     )

@@ -6,7 +6,7 @@ written last, so that a folder with a manifest is whole.
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from tertulia import __version__
 from tertulia.core.dialogue import Dialogue, exchanges
 from tertulia.core.errors import DataError
-from tertulia.core.text import ngrams, words
+from tertulia.core.text import ngrams, sentences, squash, words
 from tertulia.talk.spec import MANIFEST
 
 FORMAT = 1
@@ -41,7 +41,10 @@ class TfidfIndex:
         self._vectorizer = _vectorizer(max_ngram, vocabulary)
         self._vectorizer.idf_ = idf
         self.openers = [i for i, pair in enumerate(self.pairs) if not pair.message]
-        self._by_word: sparse.csr_array = sparse.csr_array(self.vectors([p.message for p in self.pairs]).T)
+        rows = list(_rows(self.pairs))
+        self.pair_of = np.array([row.pair for row in rows], dtype=np.int64)
+        """Which pair each row of the index stands for: a message has one row, and one for its last sentence alone."""
+        self._by_word: sparse.csr_array = sparse.csr_array(self.vectors([row.text for row in rows]).T)
         self.fingerprint = _fingerprint(self.pairs, max_ngram)
 
     @classmethod
@@ -65,7 +68,7 @@ class TfidfIndex:
         return sparse.csr_array(self._vectorizer.transform(texts))
 
     def similarity(self, queries: sparse.csr_array) -> sparse.csr_array:
-        """Cosine of each query row with each message; queries must have rows of unit length."""
+        """Cosine of each query row with each row of the index; queries must have rows of unit length."""
         return sparse.csr_array(queries @ self._by_word)
 
     def save(self, folder: Path) -> None:
@@ -105,6 +108,20 @@ def pairs_of(dialogue: Dialogue) -> list[Pair]:
     """A dialogue's replies with the messages they answer, its opening turn among them."""
     opening = [Pair("", turn.text, f"{dialogue.id}#0") for turn in dialogue.turns[:1]]
     return opening + [Pair(e.context[-1].text, e.response.text, e.id) for e in exchanges(dialogue)]
+
+
+class _Row(NamedTuple):
+    pair: int
+    text: str
+
+
+def _rows(pairs: Sequence[Pair]) -> Iterator[_Row]:
+    """A reply mostly answers the last thing said: "I should sleep. Good night." is found by "good night" too."""
+    for i, pair in enumerate(pairs):
+        yield _Row(i, pair.message)
+        last = sentences(pair.message)[-1:]
+        if last and last[0] != squash(pair.message):
+            yield _Row(i, last[0])
 
 
 def _vectorizer(max_ngram: int, vocabulary: dict[str, int] | None = None) -> TfidfVectorizer:

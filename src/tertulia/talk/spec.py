@@ -26,7 +26,8 @@ class BotSpec:
     options: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        text = f"{self.name}:{self.target}" if self.target else self.name
+        target = self.target.replace("%", "%25").replace("?", "%3F")
+        text = f"{self.name}:{target}" if target else self.name
         return f"{text}?{urlencode(self.options)}" if self.options else text
 
 
@@ -36,11 +37,9 @@ def parse_spec(text: str) -> BotSpec:
     >>> parse_spec("openai:gpt-x?base_url=http://127.0.0.1:9/v1&timeout=5")
     BotSpec(name='openai', target='gpt-x', options={'base_url': 'http://127.0.0.1:9/v1', 'timeout': '5'})
     """
-    folder = Path(text.partition("?")[0])
     head, _, query = text.partition("?")
-    if (folder / MANIFEST).is_file():
-        head = f"{_bot_of(folder)}:{folder}"
     name, _, target = head.partition(":")
+    name, target = (_bot_of(Path(head)), str(Path(head))) if _is_artefact(head) else (name, unquote(target))
     if not name.strip():
         raise UsageError(f"{text!r} names no bot.", hint="A bot is name[:path or model][?option=value&...].")
     pairs = parse_qsl(query, keep_blank_values=True)
@@ -51,7 +50,7 @@ def parse_spec(text: str) -> BotSpec:
         if key in options:
             raise UsageError(f"In {text!r}: the option {key!r} is given twice.")
         options[key] = value
-    return BotSpec(name.strip(), unquote(target), options)
+    return BotSpec(name.strip(), target, options)
 
 
 def make_bot(spec: str | BotSpec) -> Bot:
@@ -63,6 +62,13 @@ def make_bot(spec: str | BotSpec) -> Bot:
     options = validate(factory.Options, parsed.options, where=f"the bot {parsed.name!r}")
     bot: Bot = factory.build(parsed.target, options)  # type: ignore[assignment]
     return bot
+
+
+def _is_artefact(path: str) -> bool:
+    try:
+        return bool(path) and (Path(path) / MANIFEST).is_file()
+    except OSError:  # too long for a path, say
+        return False
 
 
 def _bot_of(folder: Path) -> str:

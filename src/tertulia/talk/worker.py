@@ -93,8 +93,7 @@ class Worker:
 
     def check_room(self, asks: int = 1) -> None:
         """Raise Busy if so many more asks would not be taken: lets a caller refuse before it writes anything down."""
-        if self._closed:
-            raise Busy(f"The bot {self.name!r} is stopping.", hint="Try again in a moment.")
+        self._check_open()
         if len(self._waiting) + asks > self.max_waiting:
             raise Busy(f"Too many wait for the bot {self.name!r} already.", hint="Try again in a moment.")
 
@@ -105,7 +104,10 @@ class Worker:
         """
         job = Job(ask, on_piece)
         with self._change:
-            self.check_room(-len(self._waiting) if admitted else 1)
+            if admitted:
+                self._check_open()
+            else:
+                self.check_room()
             self._waiting.append(job)
             self._change.notify()
         return job
@@ -121,6 +123,10 @@ class Worker:
         with self._change:
             for job in (*self._waiting, *self._running):
                 job.cancel()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Busy(f"The bot {self.name!r} is stopping.", hint="Try again in a moment.")
 
     def _run(self) -> None:
         while batch := self._collect():

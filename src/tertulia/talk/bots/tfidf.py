@@ -1,7 +1,8 @@
 """The IR baseline of Persona-Chat (arXiv 1801.07243): find the most similar message ever read, answer with its reply.
 
 The bot's persona is part of the query, with a weight of its own. Differences from the paper: words are weighed
-sublinearly, pairs of neighbouring words count too, and a reply the bot has already given is passed over.
+sublinearly, pairs of neighbouring words count too, a message is found by its last sentence as well as by all of it, and
+a reply the bot has already given is passed over.
 """
 
 import random
@@ -121,7 +122,7 @@ class TfidfBot:
         texts: set[str] = set()
         kept = 0
         for place in order:
-            pair = self.index.pairs[near.indices[place]]
+            pair = self.index.pairs[self.index.pair_of[near.indices[place]]]
             key = _key(pair.reply)
             if key in texts:
                 continue
