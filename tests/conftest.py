@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import strategies as st
@@ -52,6 +53,60 @@ st.register_type_strategy(
         meta=metas,
     ),
 )
+
+
+TEMPLATE = (
+    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+
+class TinyModels:
+    """Two-layer random Llamas and a tokenizer of bytes, saved as anybody's model would be."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def make(
+        self, name: str, *, template: str | None = TEMPLATE, window: int = 512, end: str | None = "<|end|>"
+    ) -> Path:
+        """The folder of a model; the same name is the same model."""
+        folder = self.folder / name
+        if not folder.exists():
+            torch = pytest.importorskip("torch")
+            transformers = pytest.importorskip("transformers")
+            tokenizer = self._tokenizer(transformers, template, end)
+            torch.manual_seed(5)
+            config = transformers.LlamaConfig(
+                vocab_size=len(tokenizer),
+                hidden_size=32,
+                intermediate_size=64,
+                num_hidden_layers=2,
+                num_attention_heads=4,
+                max_position_embeddings=window,
+                initializer_range=0.6,
+                bos_token_id=None,
+                eos_token_id=tokenizer.eos_token_id,
+            )
+            transformers.LlamaForCausalLM(config).save_pretrained(folder)
+            tokenizer.save_pretrained(folder)
+        return folder
+
+    def _tokenizer(self, transformers: Any, template: str | None, end: str | None) -> Any:
+        tokenizers = pytest.importorskip("tokenizers")
+        letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+        raw = tokenizers.Tokenizer(tokenizers.models.BPE(vocab={c: i for i, c in enumerate(letters)}, merges=[]))
+        raw.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        raw.decoder = tokenizers.decoders.ByteLevel()
+        raw.add_special_tokens(["<|end|>", "<|system|>", "<|user|>", "<|assistant|>"])
+        made = transformers.PreTrainedTokenizerFast(tokenizer_object=raw, eos_token=end)
+        made.chat_template = template
+        return made
+
+
+@pytest.fixture(scope="session")
+def tiny_models(tmp_path_factory: pytest.TempPathFactory) -> TinyModels:
+    return TinyModels(tmp_path_factory.mktemp("models"))
 
 
 @pytest.fixture(scope="session")

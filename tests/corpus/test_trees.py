@@ -107,6 +107,23 @@ def test_a_parent_in_another_thread_is_no_parent() -> None:
     assert removed(mined.funnel) == {"no parent": 1, "subtree": 1}
 
 
+def test_one_id_in_two_threads_is_two_messages() -> None:
+    mined = mine([message("a", thread="t"), message("a", thread="u"), message("b", "a", thread="u")])
+    assert sources(mined) == {"b": ["a", "b"]}
+    assert (mined.funnel.kept, removed(mined.funnel)) == (3, {})
+
+
+def test_a_reply_to_a_thread_whose_opening_is_missing_opens_it() -> None:
+    mined = mine([message("b", "t", thread="t"), message("c", "b", thread="t"), message("d", "gone", thread="t")])
+    assert sources(mined) == {"c": ["b", "c"]}
+    assert removed(mined.funnel) == {"no parent": 1}
+
+
+def test_a_deleted_message_takes_its_sub_tree_along() -> None:
+    gone = Message("b", "ana", "[deleted]", "a", "t", meta={"deleted": True})
+    assert removed(mine([message("a"), gone, message("c", "b")]).funnel) == {"deleted": 1, "subtree": 1}
+
+
 def test_threads_may_be_unknown() -> None:
     mined = mine([Message("a", "ana", "hello out there"), Message("b", "ben", "hello back", "a")])
     assert sources(mined) == {"b": ["a", "b"]}
@@ -132,6 +149,8 @@ def test_repeats_are_counted_over_the_corpus_but_not_for_duplicate_ids() -> None
     many = [message(str(i), text="good morning all", thread=str(i)) for i in range(3)]
     assert removed(mine(many, max_repeats=2).funnel) == {"repeated": 3}
     assert removed(mine([*many[:2], many[0]], max_repeats=2).funnel) == {"duplicate id": 1}
+    other = message("0", text="another text for that id", thread="0")
+    assert removed(mine([*many[:2], other], max_repeats=2).funnel) == {"duplicate id": 1}
 
 
 def test_quotes_of_the_parent_do_not_count() -> None:
@@ -176,21 +195,28 @@ forests = st.lists(
 )
 
 
-def kept_by_definition(messages: list[Message]) -> set[str]:
-    """Slowly, from the paper: a message stays if neither it nor any ancestor has a reason, and its line has a root."""
-    first: dict[str, Message] = {}
+def first_of_each(messages: list[Message]) -> dict[tuple[str | None, str], Message]:
+    """By thread and id, the first message that has them."""
+    first: dict[tuple[str | None, str], Message] = {}
     for m in messages:
-        first.setdefault(m.id, m)
+        first.setdefault((m.thread, m.id), m)
+    return first
+
+
+def kept_by_definition(messages: list[Message]) -> set[tuple[str | None, str]]:
+    """Slowly, from the paper: a message stays if neither it nor any ancestor has a reason, and its line has a root."""
+    first = first_of_each(messages)
+    seen = {(m.thread, m.id, m.text) for m in messages}
 
     def has_reason(m: Message) -> bool:
-        parent = first.get(m.parent or "none")
+        parent = first.get((m.thread, m.parent or "none"))
         text = without_quotes(m.text, parent.text if parent else None)
         letters = [c for c in text if c.isalpha()]
         return (
             "bot" in m.author
             or "www.x" in text
             or len(letters) < 0.3 * len(text)
-            or [x.text for x in first.values()].count(m.text) > 3
+            or [text for *_, text in seen].count(m.text) > 3
             or "rude" in m.text.split()
             or len(text.split()) < 2
         )
@@ -200,9 +226,10 @@ def kept_by_definition(messages: list[Message]) -> set[str]:
             return False
         if m.parent is None:
             return True
-        return m.parent in first and first[m.parent].thread == m.thread and stays(first[m.parent], depth + 1)
+        parent = first.get((m.thread, m.parent))
+        return parent is not None and stays(parent, depth + 1)
 
-    return {name for name, m in first.items() if stays(m)}
+    return {key for key, m in first.items() if stays(m)}
 
 
 @settings(max_examples=300, deadline=None)
@@ -210,17 +237,16 @@ def kept_by_definition(messages: list[Message]) -> set[str]:
 def test_what_is_kept_is_what_the_definition_keeps(messages: list[Message]) -> None:
     mined = mine(messages, max_repeats=3)
     expected = kept_by_definition(messages)
-    roots = {m.id for m in reversed(messages) if m.parent is None}
-    first = {m.id: m for m in reversed(messages)}
+    first = first_of_each(messages)
     assert mined.funnel.kept == len(expected)
-    assert [p.id for p in mined.pairs] == [
-        n for n in dict.fromkeys(m.id for m in messages) if n in expected and first[n].parent is not None
+    assert [(p.meta["thread"], p.id) for p in mined.pairs] == [
+        key for key, m in first.items() if key in expected and m.parent is not None
     ]
     for pair in mined.pairs:
-        line = [turn.source[0] for turn in pair.turns]
-        assert line[-1] == pair.id
-        assert all(first[child].parent == parent for parent, child in pairwise(line))
-        assert line[0] in roots or len(line) == 8
+        line = [first[pair.meta["thread"], turn.source[0]] for turn in pair.turns]
+        assert line[-1].id == pair.id
+        assert all(child.parent == parent.id for parent, child in pairwise(line))
+        assert line[0].parent is None or len(line) == 8
 
 
 @settings(max_examples=200, deadline=None)

@@ -33,6 +33,7 @@ expect.set_options(timeout=20_000)  # on a busy machine; on an idle one nothing 
 PERSONAS = (
     Persona(("I grow tomatoes on my balcony.", "I have two cats."), id="marta", name="Marta"),
     Persona(("I sailed for thirty years.", "I never learned to swim."), id="sailor", name="The old sailor"),
+    *(Persona((f"I am number {n}.",), id=f"n{n}", name=f"Number {n}") for n in range(10)),
 )
 
 

@@ -215,6 +215,11 @@ def test_a_persona_is_chosen_or_written(house: Any, visit: Any) -> None:
     page = visit(house).page
     persona = page.locator("#persona")
     persona.click()
+    cards = page.locator("#persona-cards .card:visible")
+    expect(cards).to_have_count(12)
+    page.get_by_label("Find a persona").fill("swim sail")
+    page.keyboard.press("Enter")
+    expect(cards).to_have_count(1)
     page.get_by_label("The old sailor").check()
     button(page, "Use persona").click()
     expect(persona).to_contain_text("The old sailor")

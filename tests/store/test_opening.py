@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from sqlalchemy import event
 
 from tertulia.core.errors import StoreError, UsageError
 from tertulia.store import Store
@@ -247,3 +248,30 @@ def test_a_missing_driver_says_what_to_install(python: Python) -> None:
     out, _ = python(WITHOUT_PSYCOPG).communicate()
     assert out.startswith("psycopg")
     assert "pip install 'tertulia[postgres]'" in out
+
+
+def test_no_statement_searches_a_whole_table(sqlite_url: str, rows: Rows) -> None:
+    """What takes no time in a test must not take seconds in a database of a million turns."""
+    statements: set[str] = set()
+    with Store.open(sqlite_url) as store:
+
+        @event.listens_for(store._engine, "before_cursor_execute")
+        def _note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+            statements.add(statement)
+
+        conversation = store.create_conversation(OWNER, "tfidf").id
+        said = store.say(conversation, OWNER, "hello", key="k", bot="tfidf")
+        store.stop_pending()
+        store.finish(said.bot.id, text="hi", status="done")
+        store.regenerate(conversation, OWNER, key="r", bot="tfidf")
+        store.say(conversation, OWNER, "hello", key="k", bot="tfidf")
+        store.undo(conversation, OWNER)
+        store.update_conversation(conversation, OWNER, title="Hello", bot="generic")
+        assert len(store.conversations(OWNER)) == len(list(store.export(OWNER, history=True))) == 1
+        store.erase_conversation(conversation, OWNER)
+        store.erase_owner(OWNER)
+    assert len(statements) > 12
+    for statement in statements:
+        literal = statement.replace("?", "0")
+        plan = [step for *_, step in rows(sqlite_url, f"EXPLAIN QUERY PLAN {literal}")]
+        assert not [step for step in plan if step.startswith("SCAN") and step != "SCAN CONSTANT ROW"], statement

@@ -113,6 +113,11 @@ def make_bots() -> dict[str, Bot]:
     return {"echo": Echo(), "heard": Heard(), "count": Count(), "nap": Nap(), "broken": Broken()}
 
 
+@pytest.fixture
+def bots() -> dict[str, Bot]:
+    return make_bots()
+
+
 Serve = Callable[..., AbstractContextManager[str]]
 
 

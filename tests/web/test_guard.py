@@ -115,6 +115,7 @@ def test_the_page(url: str) -> None:
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert "<title>" in answer.text
+    assert httpx.head(url).status_code == 200
     assert re.search(r"<script(?![^>]*\bsrc=)[^>]*>", answer.text) is None  # the policy forbids scripts in the page
     assert re.search(r"\son\w+=", answer.text) is None
 

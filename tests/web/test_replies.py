@@ -1,14 +1,21 @@
 """A reply belongs to the server: dropped connections, repeated keys, stop, regenerate, undo, restarts, crowds."""
 
+import json
+import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import httpx
+import numpy
 import pytest
+
+from tertulia.core.reply import Ask, Candidate, Provenance, Reply
+from tertulia.store import Store
+from tertulia.web.app import create_app
+from tertulia.web.server import running
 
 
 def until(page: Any, conversation: str, name: str, **body: Any) -> Any:
@@ -149,8 +156,6 @@ def test_regenerate_replaces_the_last_reply(page: Any) -> None:
 
 
 def test_another_attempt_has_another_seed_and_the_same_history(page: Any) -> None:
-    import json
-
     conversation = page.begin("heard")
     first = json.loads(page.say(conversation, "hi")["bot"]["text"])
     second = json.loads(page.post(conversation, "regenerate", key="again").json()["bot"]["text"])
@@ -249,26 +254,34 @@ def test_a_reply_too_long_for_the_servers_end_is_stored_as_far_as_it_came(
         assert (made["status"], made["text"], made["attempts"]) == ("done", "200 0.05", 2)
 
 
-def test_a_crowd_gets_every_reply_and_the_rest_are_told_to_come_back(serve: Any, visitor: Any, tmp_path: Path) -> None:
+def test_a_full_queue_refuses_before_anything_is_stored(serve: Any, visitor: Any, tmp_path: Path) -> None:
     with serve(tmp_path / "chat.db", max_waiting=2, max_batch=1) as url:
-        pages = [visitor(url) for _ in range(12)]
-        conversations = [page.begin("count") for page in pages]
+        page = visitor(url)
+        taken = [page.begin("count") for _ in range(3)]  # one is answered, two wait
+        for conversation in taken:
+            until(page, conversation, "start", text="500 0.02", key="k")
+        refused = page.begin("count")
+        answer = page.post(refused, text="3 0", key="k")
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert "Too many" in answer.json()["error"]["message"]
+        assert page.get(refused)["turns"] == []
+        for conversation in taken:
+            assert page.post(conversation, "stop").json()["status"] == "stopped"
+        assert page.post(refused, text="3 0", key="k").json()["bot"]["text"] == "1 2 3 "
 
-        def send(i: int) -> httpx.Response:
-            answer: httpx.Response = pages[i].post(conversations[i], text="3 0.05", key="k")
-            return answer
 
-        with ThreadPoolExecutor(12) as pool:
-            answers = list(pool.map(send, range(12)))
-        codes = [answer.status_code for answer in answers]
-        assert set(codes) == {200, 503}
-        for page, conversation, answer in zip(pages, conversations, answers, strict=True):
-            if answer.status_code == 503:
-                assert answer.headers["retry-after"] == "1"
-                assert "Too many" in answer.json()["error"]["message"]
-            assert page.post(conversation, text="3 0.05", key="k").status_code in (200, 503)
-            turns = page.get(conversation)["turns"]
-            assert turns == [] or turns[-1]["status"] in ("done", "failed")
+def test_a_crowd_gets_every_reply(serve: Any, visitor: Any, tmp_path: Path) -> None:
+    with serve(tmp_path / "chat.db") as url:
+        page = visitor(url)
+        conversations = [page.begin(bot) for bot in ("echo", "count") * 10]
+
+        def chat(conversation: str) -> list[str]:
+            return [page.post(conversation, text=f"{n} 0", key=f"{n}").json()["bot"]["text"] for n in (1, 2, 3)]
+
+        with ThreadPoolExecutor(20) as pool:
+            heard = list(pool.map(chat, conversations))
+        assert heard == [["1 0", "2 0", "3 0"], ["1 ", "1 2 ", "1 2 3 "]] * 10
+        assert all(len(page.get(conversation)["turns"]) == 6 for conversation in conversations)
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -282,3 +295,77 @@ def test_one_slow_bot_does_not_slow_the_others(page: Any, stream: bool) -> None:
         page.say(quick, "hi")
     assert time.monotonic() - began < 1
     page.post(slow, "stop")
+
+
+@pytest.fixture
+def two(serve: Any, visitor: Any, tmp_path: Path) -> Iterator[tuple[Any, Any]]:
+    """The same visitor at two servers that share a database."""
+    with serve(tmp_path / "chat.db") as one, serve(tmp_path / "chat.db") as other:
+        first, second = visitor(one), visitor(other)
+        first.http.get("/api/conversations")
+        second.http.cookies = first.http.cookies
+        yield first, second
+
+
+def test_a_reply_made_by_another_server_can_be_watched(two: tuple[Any, Any]) -> None:
+    first, second = two
+    conversation = first.begin("count")
+    until(first, conversation, "piece", text="10 0.05", key="k")
+    assert list(second.stream(conversation, text="10 0.05", key="k"))[-1][1]["text"] == "1 2 3 4 5 6 7 8 9 10 "
+    assert second.get(conversation) == first.get(conversation)
+
+
+def test_a_reply_made_by_another_server_can_be_stopped(two: tuple[Any, Any]) -> None:
+    first, second = two
+    conversation = first.begin("nap")
+    events = first.stream(conversation, text="0.8", key="k")
+    assert [next(events)[0] for _ in range(2)] == ["user", "start"]
+    stopped = second.post(conversation, "stop").json()
+    assert stopped["status"] == "stopped"
+    assert list(events)[-1] == ("done", stopped)
+
+
+def test_a_locked_database_delays_a_reply_but_does_not_lose_it(visitor: Any, tmp_path: Path, bots: Any) -> None:
+    path = tmp_path / "chat.db"
+    with Store.open(f"sqlite:///{path}", busy_seconds=0.1) as store, running(create_app(bots, store)) as url:
+        page = visitor(url)
+        conversation = page.begin("nap")
+        with sqlite3.connect(path, isolation_level=None) as other, ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(page.post, conversation, text="0.3", key="k")
+            time.sleep(0.15)
+            other.execute("BEGIN IMMEDIATE")
+            time.sleep(0.5)  # the bot is done by now, and its reply has been refused at least once
+            refused = visitor(url).http.post("/api/conversations", json={"bot": "nap"})
+            assert refused.status_code == 503
+            assert "locked" in refused.json()["error"]["message"]
+            other.execute("COMMIT")
+            assert answer.result(10).json()["bot"]["text"] == "Good morning."
+        other.close()
+        assert last(page, conversation)["status"] == "done"
+
+
+def test_odd_things_a_bot_tells_do_not_cost_its_reply(visitor: Any, tmp_path: Path) -> None:
+    class Odd:
+        spec = "odd"
+        summary = "Tells odd things."
+
+        def reply(self, asks: Sequence[Ask], /) -> list[Reply]:
+            settings = {"path": tmp_path, "loud": numpy.bool_(True), 3: {1}, "bad": "a\0b\ud800"}
+            scores = (numpy.float32(0.5), float("nan"))
+            candidates = tuple(Candidate("x\0", score) for score in scores)  # type: ignore[arg-type]
+            return [Reply("fi\0ne", Provenance("odd", settings=settings), candidates=candidates) for _ in asks]  # type: ignore[arg-type]
+
+    class Wrong(Odd):
+        def reply(self, asks: Sequence[Ask], /) -> list[Reply]:
+            return ["not a reply" for _ in asks]  # type: ignore[misc]
+
+    odd = {"odd": Odd(), "wrong": Wrong()}
+    with Store.open(f"sqlite:///{tmp_path / 'chat.db'}") as store, running(create_app(odd, store)) as url:
+        page = visitor(url)
+        conversation = page.begin("odd")
+        assert page.say(conversation, "hi")["bot"]["text"] == "fine"
+        meta = page.http.get(f"/api/conversations/{conversation}/export").json()["turns"][1]["meta"]
+        told = {"path": str(tmp_path), "loud": True, "3": [1], "bad": "ab?"}
+        assert meta["provenance"]["settings"] == told
+        assert [candidate["score"] for candidate in meta["candidates"]] == [0.5, None]
+        assert page.post(page.begin("wrong"), text="hi", key="k").status_code == 502

@@ -40,12 +40,17 @@ CHECKS = (
 )
 
 
+@pytest.fixture(scope="module")
+def schema(url: str) -> Any:
+    return schemathesis.openapi.from_url(f"{url}/openapi.json")
+
+
 @pytest.mark.parametrize("path", sorted(ROUTES))
-def test_answers_are_as_promised(url: str, page: Any, path: str) -> None:
+def test_answers_are_as_promised(url: str, schema: Any, page: Any, path: str) -> None:
     """Half of the requests are sent to a conversation that exists, so that they come further than "not found"."""
     conversation = page.begin()
     page.say(conversation, "hi")
-    for result in schemathesis.openapi.from_url(f"{url}/openapi.json").include(path=path).get_all_operations():
+    for result in schema.include(path=path).get_all_operations():
         operation = result.ok()
 
         @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), database=None)

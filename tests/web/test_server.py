@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -14,7 +15,8 @@ from tertulia.core.errors import PortTaken, UsageError
 from tertulia.store import Store
 from tertulia.talk.bots.generic import GenericBot
 from tertulia.web.app import create_app
-from tertulia.web.server import bind, running, serve
+from tertulia.web.server import bind, running
+from tertulia.web.server import serve as serve_app
 
 
 def test_a_taken_port_is_known_before_anything_starts(tmp_path: Path) -> None:
@@ -22,7 +24,7 @@ def test_a_taken_port_is_known_before_anything_starts(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         app = create_app({"generic": GenericBot()}, store)
         with pytest.raises(PortTaken, match=f"Port {port} on 127.0.0.1 is taken") as caught:
-            serve(app, "127.0.0.1", port)
+            serve_app(app, "127.0.0.1", port)
         assert f"--port {port + 1}" in caught.value.hint
 
 
@@ -49,6 +51,47 @@ def test_a_port_is_free_again_after_the_server(tmp_path: Path) -> None:
         with running(create_app({"generic": GenericBot()}, store), port=int(url.rsplit(":", 1)[1])) as again:
             assert again == url
             assert httpx.get(f"{url}/healthz").status_code == 200
+
+
+SLOW = """
+import sys, time
+from tertulia.core.reply import Piece, Provenance, Reply
+from tertulia.store import Store
+from tertulia.web.app import create_app
+from tertulia.web.server import serve
+
+class Slow:
+    spec, summary = "count", "never ends"
+    def reply(self, asks): ...
+    def stream(self, asks, *, alive):
+        while True:
+            yield Piece(0, "more ")
+            time.sleep(0.02)
+
+with Store.open(sys.argv[1]) as store:
+    serve(create_app({"count": Slow()}, store), port=0, ready=lambda url: print(url, flush=True))
+"""
+
+
+def test_a_killed_server_loses_no_message(tmp_path: Path, serve: Any, visitor: Any) -> None:
+    command = [sys.executable, "-c", SLOW, f"sqlite:///{tmp_path / 'chat.db'}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        page = visitor(process.stdout.readline().strip())
+        conversation = page.begin("count")
+        events = page.stream(conversation, text="3 0", key="k")
+        assert [next(events)[0] for _ in range(3)] == ["user", "start", "piece"]
+        process.kill()
+    with pytest.raises(httpx.HTTPError):
+        list(events)
+    with serve(tmp_path / "chat.db") as url:
+        again = visitor(url)
+        again.http.cookies = page.http.cookies
+        user, bot = again.get(conversation)["turns"]
+        assert (user["text"], bot["status"]) == ("3 0", "stopped")
+        assert again.post(conversation, text="3 0", key="k").json() == {"user": user, "bot": bot}
+        assert list(again.stream(conversation, "events"))[-1] == ("done", bot)
+        assert again.post(conversation, "regenerate", key="k2").json()["bot"]["text"] == "1 2 3 "
 
 
 PROGRAM = """

@@ -1,27 +1,43 @@
-"""One way in and out for dialogues: the bundled sample by name, or files and folders in any known format.
+"""One way in and out for dialogues and exchanges: the bundled sample by name, or files and folders in any known format.
 
-Files of JSON lines (packed or not) are recognised by their first record, `.parquet` by its schema; a folder means all
-such files in it, in the order of their names.
+A file is recognised by its first record or its first lines, `.parquet` by its schema; a folder is a corpus of its own
+(where its files depend on each other), or means all corpus files in it, in the order of their names.
 """
 
-import gzip
-import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from fnmatch import fnmatch
+from itertools import islice
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, NamedTuple, TypeVar
 
 from tertulia import sample
-from tertulia.core.codec import Problems, dump_line, read_lines
-from tertulia.core.dialogue import Dialogue, Json
+from tertulia.core.codec import DAMAGE, Problems, read_lines
+from tertulia.core.dialogue import Dialogue, Exchange, Json, exchanges
 from tertulia.core.errors import DataError, UnknownName, UsageError
-from tertulia.corpus.readers.base import Reader
-from tertulia.corpus.shards import read_parquet, write_parquet
+from tertulia.corpus.readers.base import JSON_LINES, AnyReader, Holds, Item, Reader, TextReader, read_records
+from tertulia.corpus.readers.opening import open_text as open_text
+from tertulia.corpus.readers.records import json_document, json_lines
+from tertulia.corpus.shards import read_parquet
 from tertulia.corpus.table import READERS
+from tertulia.corpus.write import save_dialogues as save_dialogues
+from tertulia.corpus.write import save_exchanges as save_exchanges
 
 T = TypeVar("T")
-ENDINGS = (".jsonl", ".jsonl.gz", ".ndjson", ".parquet")
+ENDINGS = (*JSON_LINES, ".parquet")
+"""Files that are a corpus wherever they lie."""
+OTHER_ENDINGS = (".json", ".json.gz", ".txt", ".txt.gz", ".tsv", ".tsv.gz", ".csv", ".csv.gz")
+"""Files that are taken for a corpus in a folder that has none of the above."""
+ASIDE = ("readme*", "licen[cs]e*", "notice*", "*.partial*", "sources.json")
+"""Files that lie in many folders and are no corpus; a format adds those that it leans on."""
 SAMPLE = "sample"
+
+
+class Found(NamedTuple):
+    """The files of a corpus, and their reader where it is known without looking into each."""
+
+    files: list[Path]
+    reader: AnyReader | None
 
 
 def load_dialogues(
@@ -37,33 +53,31 @@ def load_dialogues(
     """
     if str(target) == SAMPLE:
         return iter(sample.dialogues(_sample_split(split)))
-    return (d for file in files_of(Path(target), split=split) for d in _read(file, format, problems))
+    found = _find(Path(target), split, format)
+    return (_dialogue(item, target) for item in _read_all(found, problems))
 
 
-def save_dialogues(dialogues: Iterable[Dialogue], path: Path, *, format: str = "tertulia") -> int:  # noqa: A002
-    """Write dialogues; the ending of the path says how (`.parquet`, `.jsonl`, `.jsonl.gz`). Returns how many."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.name.endswith(".parquet"):
-        if format != "tertulia":
-            raise UsageError(f"Parquet holds Tertulia's own dialogues; {format!r} is written as .jsonl.")
-        return write_parquet(dialogues, path)
-    if not path.name.endswith(ENDINGS):
-        raise UsageError(
-            f"Cannot tell the format of {path.name!r}.", hint=f"Use one of these endings: {', '.join(ENDINGS)}."
-        )
-    encode = READERS.get(format).encode
-    if encode is None:
-        raise UsageError(f"The format {format!r} can be read, but not written.")
-    partial = path.with_name(path.name + ".partial")
-    count = 0
-    try:
-        with open_text(partial, write=True, gzipped=path.name.endswith(".gz")) as out:
-            for count, dialogue in enumerate(dialogues, 1):  # noqa: B007 - the last count is the answer
-                out.write(dump_line(encode(dialogue)) + "\n")
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-    return count
+def load_exchanges(
+    target: str | Path,
+    *,
+    split: str | None = None,
+    format: str | None = None,  # noqa: A002
+    problems: Problems | None = None,
+) -> Iterator[Exchange]:
+    """The exchanges of a file or a folder; of dialogues, every reply with all that came before it."""
+    if str(target) == SAMPLE:
+        return (e for dialogue in sample.dialogues(_sample_split(split)) for e in exchanges(dialogue))
+    found = _find(Path(target), split, format)
+    return (e for item in _read_all(found, problems) for e in _exchanges(item))
+
+
+def holds(target: str | Path, *, split: str | None = None, format: str | None = None) -> Holds:  # noqa: A002
+    """Whether a corpus holds dialogues or exchanges, by its first file."""
+    if str(target) == SAMPLE:
+        return "dialogues"
+    found = _find(Path(target), split, format)
+    first = found.files[0]
+    return "dialogues" if first.name.endswith(".parquet") else (found.reader or recognise(first)).holds
 
 
 def files_of(target: Path, *, split: str | None = None) -> list[Path]:
@@ -72,20 +86,13 @@ def files_of(target: Path, *, split: str | None = None) -> list[Path]:
         return [target]
     if not target.exists():
         raise DataError(f"There is no {target}.", hint=f"Give a file, a folder, or {SAMPLE!r} for the bundled corpus.")
-    found = sorted(f for f in target.iterdir() if f.name.endswith(ENDINGS))
+    there = sorted(f for f in target.iterdir() if f.is_file())
+    found = [f for f in there if f.name.endswith(ENDINGS)] or _others(there)
     found = [f for f in found if split is None or f.name.startswith(split)]
     if not found:
         of = f" of the split {split!r}" if split else ""
-        raise DataError(f"There are no corpus files{of} in {target}.", hint=f"Files end in {', '.join(ENDINGS)}.")
+        raise DataError(f"There are no corpus files{of} in {target}.", hint=_where_else(target))
     return found
-
-
-def _read(file: Path, format_name: str | None, problems: Problems | None) -> Iterator[Dialogue]:
-    if file.name.endswith(".parquet"):
-        yield from read_parquet(file)
-        return
-    reader = READERS.get(format_name) if format_name else recognise(file)
-    yield from read_file(file, reader.decode, problems)
 
 
 def read_file(file: Path, decode: Callable[[Json], T], problems: Problems | None) -> Iterator[T]:
@@ -97,21 +104,98 @@ def read_file(file: Path, decode: Callable[[Json], T], problems: Problems | None
         raise DataError(f"{file} cannot be read to its end: {error}.") from None
 
 
-def recognise(file: Path) -> Reader:
-    """The reader for a file, by its first record that can be read."""
+def recognise(file: Path) -> AnyReader:
+    """The reader for a file, by its first record that can be read, or by its first lines."""
     try:
-        with open_text(file) as lines:
-            for line, _ in zip(lines, range(100), strict=False):
-                try:
-                    record = json.loads(line)
-                except (ValueError, RecursionError):
-                    continue
-                for reader in (READERS.get(name) for name in READERS):
-                    if isinstance(record, dict) and reader.recognises(record):
-                        return reader  # type: ignore[no-any-return]
+        with open_text(file) as text:
+            head = text.read(1 << 16)
+            text.seek(0)
+            as_json = file.name.endswith(JSON_LINES) or head.lstrip()[:1] in ("[", "{")
+            found = (_by_record(text, file.name) if as_json else None) or _by_head(head)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{file} cannot be read: {error}.") from None
-    raise DataError(f"{file} is in no format we know.", hint=f"Known: {', '.join(READERS)}; name one with --format.")
+    if found is None:
+        known = ", ".join(READERS)
+        raise DataError(f"{file} is in no format we know.", hint=f"Known: {known}; name one with --format.")
+    return found
+
+
+def _by_record(text: IO[str], name: str) -> AnyReader | None:
+    readers = [r for r in _readers() if isinstance(r, Reader)]
+    if name.endswith(JSON_LINES):
+        records = json_lines(text)
+    else:
+        named = [r for r in readers if r.key]
+        records = json_document(text, key="name", is_record=lambda value: any(_knows(r, value) for r in named))
+    return next((r for record in islice(records, 100) for r in readers if _knows(r, record.value)), None)
+
+
+def _knows(reader: Reader, value: Json) -> bool:
+    try:
+        return isinstance(value, dict) and reader.recognises(value)
+    except DAMAGE:
+        return False
+
+
+def _by_head(head: str) -> AnyReader | None:
+    return next((r for r in _readers() if isinstance(r, TextReader) and r.recognises(head)), None)
+
+
+def _readers() -> list[AnyReader]:
+    return [READERS.get(name) for name in READERS]
+
+
+def _find(target: Path, split: str | None, format_name: str | None) -> Found:
+    """The files and, where a format was named or the folder itself is of one, their reader."""
+    named: AnyReader | None = READERS.get(format_name) if format_name else None
+    if target.is_dir():
+        for reader in [named] if named else _readers():
+            files = reader.files(target, split) if reader.files else []
+            if files:
+                return Found(files, reader)
+    return Found(files_of(target, split=split), named)
+
+
+def _others(files: list[Path]) -> list[Path]:
+    aside = (*ASIDE, *(pattern for reader in _readers() for pattern in reader.companions))
+    return [f for f in files if f.name.endswith(OTHER_ENDINGS) and not any(fnmatch(f.name.lower(), a) for a in aside)]
+
+
+def _where_else(folder: Path) -> str:
+    inside = sorted(f.name for f in folder.iterdir() if f.is_dir())
+    if inside:
+        return f"There are folders in it: {', '.join(inside[:5])}."
+    return f"Files end in {', '.join((*ENDINGS, *OTHER_ENDINGS))}."
+
+
+def _read_all(found: Found, problems: Problems | None) -> Iterator[Item]:
+    for file in found.files:
+        if file.name.endswith(".parquet"):
+            yield from read_parquet(file)
+        else:
+            yield from _read(file, found.reader or recognise(file), problems)
+
+
+def _read(file: Path, reader: AnyReader, problems: Problems | None) -> Iterator[Item]:
+    decode = reader.beside(file) if reader.beside else reader.decode
+    try:
+        with open_text(file) as text:
+            yield from read_records(reader.records(text, file.name), decode, source=str(file), problems=problems)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{file} cannot be read to its end: {error}.") from None
+
+
+def _dialogue(item: Item, target: str | Path) -> Dialogue:
+    if isinstance(item, Dialogue):
+        return item
+    raise UsageError(
+        f"{target} holds exchanges (single replies with what they answer), not dialogues.",
+        hint="Show, count or convert them with `tertulia corpus`; in Python, read them with load_exchanges.",
+    )
+
+
+def _exchanges(item: Item) -> Iterable[Exchange]:
+    return exchanges(item) if isinstance(item, Dialogue) else (item,)
 
 
 def _sample_split(split: str | None) -> sample.Split | None:
@@ -121,11 +205,3 @@ def _sample_split(split: str | None) -> sample.Split | None:
     if split is None:
         return None
     raise UnknownName("split of the sample", split, sample.SPLITS)
-
-
-def open_text(path: Path, *, write: bool = False, gzipped: bool | None = None) -> IO[str]:
-    """A text file, packed or not (by its name, unless said). A byte that is no UTF-8 spoils its line, not the file."""
-    encoding, errors = ("utf-8", "replace") if write else ("utf-8-sig", "surrogateescape")
-    if path.name.endswith(".gz") if gzipped is None else gzipped:
-        return gzip.open(path, "wt" if write else "rt", encoding=encoding, errors=errors)
-    return path.open("w" if write else "r", encoding=encoding, errors=errors)

@@ -6,7 +6,7 @@ overlap with the parent and no name for its classifier of unsafe text: both are 
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import Field
 
@@ -14,7 +14,9 @@ from tertulia.core.config import Config
 from tertulia.core.dialogue import Message
 from tertulia.core.text import ngrams, squash, words
 
-URL = re.compile(r"https?://|\bwww\.[a-z0-9]", re.IGNORECASE)
+URL_PATTERN = r"[hH][tT][tT][pP][sS]?://|\b[wW][wW][wW]\.[a-zA-Z0-9]"
+"""Spelled out, so that Python and the fast engine's regular expressions (RE2) find the same."""
+URL = re.compile(URL_PATTERN, re.ASCII)
 REASONS = ("bot", "url", "letters", "repeated", "overlap", "unsafe", "length")
 """In the order in which they are tried; a message is charged to the first that fits, cheap ones first."""
 
@@ -47,7 +49,7 @@ class Case:
     """The message without what it quotes from its parent."""
     parent_text: str | None
     repeats: int
-    """How often the text occurs in the corpus."""
+    """In how many messages of the corpus the text occurs."""
     subwords: Callable[[str], int]
     unsafe: Callable[[Message], bool]
 
@@ -69,7 +71,7 @@ def reason_to_remove(case: Case, rules: MiningRules) -> str | None:
         return "repeated"
     if case.parent_text is not None and overlap(case.text, case.parent_text, rules.overlap_n) > rules.max_overlap:
         return "overlap"
-    if case.unsafe(case.message):
+    if case.unsafe(replace(case.message, text=case.text)):  # what it quotes is not held against it
         return "unsafe"
     if not rules.min_subwords <= case.subwords(case.text) <= rules.max_subwords:
         return "length"

@@ -1,7 +1,9 @@
 """Message trees to context-reply pairs, after Meena: remove by rule, drop the sub-tree, keep up to seven ancestors.
 
 This is the plain form of mining, for corpora that fit in memory: one pass over each tree, every step in the open. It is
-the definition that any faster engine has to agree with.
+the definition that the engine in `corpus.mining` has to agree with, pair by pair and count by count.
+
+A message is known by its thread and its id: the same id in another thread is another message.
 """
 
 from collections import Counter
@@ -11,8 +13,11 @@ from dataclasses import dataclass, field
 from tertulia.core.dialogue import Dialogue, Message, Turn
 from tertulia.corpus.rules import REASONS, Case, MiningRules, reason_to_remove, without_quotes
 
-STRUCTURAL = ("duplicate id", "no parent")
-"""Faults of the input itself: an id seen before; a parent that is missing, in another thread, or in a circle."""
+STRUCTURAL = ("duplicate id", "no parent", "deleted")
+"""Faults of the input itself: an id seen before in its thread; a parent that is missing, in another thread, or in a
+circle; a text that its author or a moderator took away."""
+Key = tuple[str | None, str]
+"""Thread and id."""
 
 
 @dataclass(slots=True)
@@ -51,80 +56,87 @@ def mine_trees(
     """Mine whole trees. `subwords` counts a text's subwords; `unsafe` is any judge of a message."""
     rules = rules or MiningRules()
     funnel = Funnel()
-    by_id: dict[str, Message] = {}
+    by_key: dict[Key, Message] = {}
+    texts_seen: set[tuple[Key, str]] = set()
     for message in messages:
         funnel.messages += 1
-        if message.id in by_id:
+        texts_seen.add((_key(message), message.text))
+        if _key(message) in by_key:
             funnel.removed["duplicate id"] += 1
         else:
-            by_id[message.id] = message
-    parents = {m.id: _parent(m, by_id) for m in by_id.values()}
-    repeats = Counter(message.text for message in by_id.values())
-    texts = {m.id: without_quotes(m.text, p.text if (p := parents[m.id]) else None) for m in by_id.values()}
-    reasons = _structural(parents, by_id)
-    for m in by_id.values():
-        above = texts[p.id] if (p := parents[m.id]) else None
-        case = Case(m, texts[m.id], above, repeats[m.text], subwords, unsafe)
-        reasons[m.id] = reasons[m.id] or reason_to_remove(case, rules)
-    stays = _staying(parents, by_id, reasons)
+            by_key[_key(message)] = message
+    parents = {key: _parent(m, by_key) for key, m in by_key.items()}
+    repeats = Counter(text for _, text in texts_seen)
+    texts = {key: without_quotes(m.text, p.text if (p := parents[key]) else None) for key, m in by_key.items()}
+    reasons = _structural(parents, by_key)
+    for key, m in by_key.items():
+        above = texts[_key(p)] if (p := parents[key]) else None
+        case = Case(m, texts[key], above, repeats[m.text], subwords, unsafe)
+        reasons[key] = reasons[key] or reason_to_remove(case, rules)
+    stays = _staying(parents, reasons)
     pairs = []
-    for message in by_id.values():
-        if reason := reasons[message.id]:
+    for key, message in by_key.items():
+        if reason := reasons[key]:
             funnel.removed[reason] += 1
-        elif not stays[message.id]:
+        elif not stays[key]:
             funnel.removed["subtree"] += 1
         else:
             funnel.kept += 1
-            if parents[message.id]:
+            if parents[key]:
                 pairs.append(_pair(message, parents, texts, rules.context))
     funnel.pairs = len(pairs)
     return Mined(tuple(pairs), funnel)
 
 
-def _parent(message: Message, by_id: dict[str, Message]) -> Message | None:
-    parent = by_id.get(message.parent) if message.parent is not None else None
-    return parent if parent is not None and parent.thread == message.thread else None
+def _key(message: Message) -> Key:
+    return message.thread, message.id
 
 
-Parents = dict[str, Message | None]
+def _parent(message: Message, by_key: dict[Key, Message]) -> Message | None:
+    return by_key.get((message.thread, message.parent)) if message.parent is not None else None
 
 
-def _structural(parents: Parents, by_id: dict[str, Message]) -> dict[str, str | None]:
-    """Replies whose lines do not lead to a root: orphans, and all in a circle or below one.
+Parents = dict[Key, Message | None]
 
-    Of an orphan's tree only the orphan itself is charged; what hangs below it goes with its sub-tree.
+
+def _structural(parents: Parents, by_key: dict[Key, Message]) -> dict[Key, str | None]:
+    """Replies whose lines do not lead to a root: orphans, and all in a circle or below one. And what was deleted.
+
+    Of an orphan's tree only the orphan itself is charged; what hangs below it goes with its sub-tree. A reply to the
+    thread itself (its parent is the thread's id) whose opening is not in the corpus is no orphan: it opens a tree.
     """
-    ends: dict[str, bool] = {}
-    for start in by_id.values():
+    ends: dict[Key, bool] = {}
+    for start in by_key.values():
         message: Message | None = start
         line = []
-        while message is not None and message.id not in ends:
-            ends[message.id] = False  # until its line has come to an end: who meets it before goes in a circle
-            line.append(message.id)
-            message = parents[message.id]
-        ends |= dict.fromkeys(line, message is None or ends[message.id])
-    return {
-        m.id: "no parent" if not ends[m.id] or (m.parent is not None and parents[m.id] is None) else None
-        for m in by_id.values()
-    }
+        while message is not None and _key(message) not in ends:
+            ends[_key(message)] = False  # until its line has come to an end: who meets it before goes in a circle
+            line.append(_key(message))
+            message = parents[_key(message)]
+        ends |= dict.fromkeys(line, message is None or ends[_key(message)])
+    reasons: dict[Key, str | None] = {}
+    for key, m in by_key.items():
+        orphan = parents[key] is None and m.parent not in (None, m.thread)
+        reasons[key] = "no parent" if orphan or not ends[key] else "deleted" if m.meta.get("deleted") else None
+    return reasons
 
 
-def _staying(parents: Parents, by_id: dict[str, Message], reasons: dict[str, str | None]) -> dict[str, bool]:
+def _staying(parents: Parents, reasons: dict[Key, str | None]) -> dict[Key, bool]:
     """Whether neither the message nor any of its ancestors has a reason to go. Every line is walked once."""
-    stays: dict[str, bool] = {name: False for name, reason in reasons.items() if reason}
-    for start in by_id.values():
-        message: Message | None = start
+    stays: dict[Key, bool] = {key: False for key, reason in reasons.items() if reason}
+    for start in reasons:
+        key: Key | None = start
         line = []
-        while message is not None and message.id not in stays:
-            line.append(message.id)
-            message = parents[message.id]
-        stays |= dict.fromkeys(line, message is None or stays[message.id])
+        while key is not None and key not in stays:
+            line.append(key)
+            key = _key(p) if (p := parents[key]) else None
+        stays |= dict.fromkeys(line, key is None or stays[key])
     return stays
 
 
-def _pair(message: Message, parents: Parents, texts: dict[str, str], context: int) -> Dialogue:
+def _pair(message: Message, parents: Parents, texts: dict[Key, str], context: int) -> Dialogue:
     line = [message]
-    while len(line) <= context and (parent := parents[line[-1].id]):
+    while len(line) <= context and (parent := parents[_key(line[-1])]):
         line.append(parent)
-    turns = tuple(Turn(m.author, texts[m.id], source=(m.id,)) for m in reversed(line))
+    turns = tuple(Turn(m.author, texts[_key(m)], source=(m.id,)) for m in reversed(line))
     return Dialogue(id=message.id, turns=turns, meta={"thread": message.thread})

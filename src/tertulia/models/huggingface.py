@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as hf_logging
 
@@ -63,7 +64,7 @@ class ChatModel:
         try:
             tokenizer = AutoTokenizer.from_pretrained(name, **options)
             model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32, **options)
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
             where = "folder" if Path(name).exists() else "hub name or folder"
             raise BotError(
                 f"No chat model could be loaded from the {where} {name!r}: {str(error).splitlines()[0]}",
@@ -84,11 +85,15 @@ class ChatModel:
         self.tokenizer.save_pretrained(folder)
 
     def prompt(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
-        """The conversation as tokens, ready for the answer; without a chat template, turns joined by the end token."""
+        """The conversation as tokens, ready for the answer; without a chat template, turns each with the end token."""
         if self.tokenizer.chat_template:
-            text = self.tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=False)
+            try:
+                text = self.tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=False)
+            except Exception as error:  # a template is a program of its author's
+                raise BotError(f"The chat template of {self.name} refuses this conversation: {error}.") from error
             return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
-        joined = "".join(m["content"] + self.tokenizer.eos_token for m in messages if m["role"] != "system")
+        end = self.tokenizer.eos_token or "\n"
+        joined = "".join(m["content"] + end for m in messages if m["role"] != "system")
         return list(self.tokenizer(joined)["input_ids"])
 
     def decode(self, tokens: Sequence[int]) -> str:

@@ -18,7 +18,7 @@ from tertulia.core.dialogue import Json, Persona
 from tertulia.core.errors import TertuliaError, UsageError
 from tertulia.core.text import squash
 from tertulia.store.records import UNSET, Conversation, ConversationLine, Ending, NotFound, Said, StoredTurn, Unset
-from tertulia.store.schema import ABANDONED, PENDING, conversations, turns
+from tertulia.store.schema import ABANDONED, IS_PENDING, PENDING, conversations, turns
 
 TITLE_LENGTH = 60
 ABANDONED_ERROR = "The server stopped before this reply was finished."
@@ -178,12 +178,12 @@ def erase_all(connection: Connection, owner: str) -> int:
 
 def has_pending(connection: Connection, before: datetime) -> bool:
     """Whether any turn has been waiting since before that moment."""
-    return bool(connection.scalar(select(exists().where(_T.status == PENDING, _T.created < before))))
+    return bool(connection.scalar(select(exists(_T.id).where(IS_PENDING, _T.created < before))))
 
 
 def abandon(connection: Connection, before: datetime) -> int:
     """Give up the turns that have been waiting since before that moment; a late reply to one is still taken."""
-    waiting = (_T.status == PENDING, _T.created < before)
+    waiting = (IS_PENDING, _T.created < before)
     return connection.execute(update(turns).where(*waiting).values(status=ABANDONED)).rowcount
 
 

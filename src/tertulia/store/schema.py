@@ -27,6 +27,8 @@ from sqlalchemy.types import TypeEngine
 PENDING, ABANDONED = "pending", "abandoned"
 """Both wait for a reply. Abandoned: its server seems to be gone, so people see it as stopped; but should the server
 live after all (perhaps another program opened the database meanwhile), its reply is still taken."""
+IS_PENDING = text("status = 'pending'")
+"""The condition of the index below: a query must spell it the same way, without a parameter, to be served from it."""
 
 VERSION_TABLE = "tertulia_version"
 """Not Alembic's own name, because a PostgreSQL database may be shared with other programs that use Alembic."""
@@ -99,10 +101,5 @@ turns = Table(
     UniqueConstraint("conversation", "position", "attempt"),
     UniqueConstraint("conversation", "key"),
     # Holds the few turns that wait, so that opening a large database need not search them all.
-    Index(
-        "ix_turns_pending",
-        "created",
-        sqlite_where=text("status = 'pending'"),
-        postgresql_where=text("status = 'pending'"),
-    ),
+    Index("ix_turns_pending", "created", sqlite_where=IS_PENDING, postgresql_where=IS_PENDING),
 )

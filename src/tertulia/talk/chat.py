@@ -21,11 +21,13 @@ def chat_messages(dialogue: Dialogue, speaker: str, instructions: str = "") -> l
     """
     system = dialogue.meta.get("system") or _system(dialogue.persona_of(speaker), instructions)
     messages = [{"role": "system", "content": str(system)}] if system else []
-    sides = ((("assistant" if turn.speaker == speaker else "user"), turn.text) for turn in dialogue.turns)
+    sides = [(("assistant" if turn.speaker == speaker else "user"), turn.text) for turn in dialogue.turns]
+    if (
+        not sides or sides[0][0] == "assistant"
+    ):  # many models' templates refuse a conversation without a user's turn first
+        sides.insert(0, ("user", OPENING))
     for role, group in groupby(sides, key=lambda side: side[0]):
         messages.append({"role": role, "content": "\n".join(text for _, text in group)})
-    if not dialogue.turns:
-        messages.append({"role": "user", "content": OPENING})
     return messages
 
 

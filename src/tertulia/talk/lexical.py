@@ -21,6 +21,8 @@ from tertulia.core.text import ngrams, sentences, squash, words
 from tertulia.talk.spec import MANIFEST
 
 FORMAT = 1
+FILES = ("pairs.jsonl", "vocabulary.json", "idf.npy")
+"""What an index is made of, beside its manifest."""
 
 
 class Pair(NamedTuple):
@@ -82,6 +84,7 @@ class TfidfIndex:
         np.save(folder / "idf.npy", self._vectorizer.idf_)
         manifest = {"format": FORMAT, "bot": "tfidf", "pairs": len(self.pairs), "max_ngram": self.max_ngram}
         manifest |= {"fingerprint": self.fingerprint, "version": __version__}
+        manifest |= {"files": {name: _digest(folder / name) for name in FILES}}
         (folder / MANIFEST).write_text(json.dumps(manifest, indent=2), encoding="utf-8")
 
     @classmethod
@@ -91,17 +94,17 @@ class TfidfIndex:
             manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
             if manifest["format"] != FORMAT:
                 raise DataError(f"{folder} has format {manifest['format']}; this version reads format {FORMAT}.")
+            for name in FILES:
+                if _digest(folder / name) != manifest["files"][name]:
+                    raise ValueError(f"{name} is not the file the manifest was written for")
             with (folder / "pairs.jsonl").open(encoding="utf-8") as lines:
                 pairs = [Pair(*json.loads(line)) for line in lines]
             vocabulary = json.loads((folder / "vocabulary.json").read_text(encoding="utf-8"))
-            index = cls(pairs, vocabulary, np.load(folder / "idf.npy"), max_ngram=manifest["max_ngram"])
+            return cls(pairs, vocabulary, np.load(folder / "idf.npy"), max_ngram=manifest["max_ngram"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(
                 f"The index in {folder} is damaged ({error}).", hint="Build it anew from its data."
             ) from None
-        if index.fingerprint != manifest["fingerprint"]:
-            raise DataError(f"The index in {folder} does not match its manifest.", hint="Build it anew from its data.")
-        return index
 
 
 def pairs_of(dialogue: Dialogue) -> list[Pair]:
@@ -130,6 +133,11 @@ def _vectorizer(max_ngram: int, vocabulary: dict[str, int] | None = None) -> Tfi
         return [" ".join(gram) for n in range(1, max_ngram + 1) for gram in ngrams(found, n)]
 
     return TfidfVectorizer(analyzer=terms, sublinear_tf=True, vocabulary=vocabulary, dtype=np.float32)
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as data:
+        return hashlib.file_digest(data, "sha256").hexdigest()
 
 
 def _fingerprint(pairs: Sequence[Pair], max_ngram: int) -> str:

@@ -24,14 +24,14 @@ from tertulia.web.encode import (
 )
 from tertulia.web.errors import page_error
 from tertulia.web.guard import new_cookie
-from tertulia.web.jobs import Attached, Making
+from tertulia.web.making import Attached, Making
 from tertulia.web.schemas import ConversationId, errors
 from tertulia.web.sse import KEEP_ALIVE, AtOnce, EventStream, Json, event
 
 router = APIRouter(prefix="/api", tags=["page"])
 
 AT_ONCE_SECONDS = 0.02
-"""How long a stream's beginning may wait for its end: a bot that is that quick is answered in one piece, which is cheaper."""
+"""How long a stream's beginning may wait for its end: the reply of a bot that quick goes out in one piece."""
 EXPORTS = {
     "json": (export_json, "application/json"),
     "txt": (export_text, "text/plain; charset=utf-8"),
@@ -156,8 +156,9 @@ async def _answer(attached: Attached, visit: Visiting, opening: bytes | None) ->
     making = attached.making
     if opening is None:
         return Json({"user": turn_out(attached.user), "bot": turn_out(await making.over_or_raise())})
-    with suppress(TimeoutError):
-        await asyncio.wait_for(making.changed(), AT_ONCE_SECONDS)
+    if not making.over:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(making.changed(), AT_ONCE_SECONDS)
     if making.over and not making.parts:
         return AtOnce(opening + _start(making) + _end(making))
     return EventStream(follow(making, visit.desk.settings.keep_alive_seconds, opening))

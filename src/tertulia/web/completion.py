@@ -51,7 +51,7 @@ class Replies:
         worker.check_room(len(asks))
         self.jobs: list[Job] = []
         for index, ask in enumerate(asks):
-            job = worker.submit(ask, partial(self._wrote, index))
+            job = worker.submit(ask, partial(self._wrote, index), admitted=True)
             job.done.add_done_callback(partial(self._ended, index))
             self.jobs.append(job)
 

@@ -1,5 +1,6 @@
 """Stored values on their way out as JSON, and on their way to a bot as an ask. Pure functions."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -7,6 +8,7 @@ import orjson
 from tertulia.core.codec import dialogue_to_json
 from tertulia.core.dialogue import Dialogue, Persona, Turn
 from tertulia.core.reply import Ask, Reply
+from tertulia.core.text import clean
 from tertulia.store import Conversation, ConversationLine, Said, StoredTurn
 from tertulia.talk.worker import Worker
 
@@ -25,13 +27,13 @@ def ask_of(head: Conversation, said: Said) -> Ask:
 
 
 def reply_to_json(reply: Reply) -> dict[str, Any]:
-    """All a bot told about its reply, as JSON that any database takes: what is not JSON becomes text, nan null."""
+    """All a bot told about its reply."""
     source, usage = reply.provenance, reply.usage
     told = {
         "provenance": {
             "bot": source.bot,
             "checkpoint": source.checkpoint,
-            "settings": dict(source.settings),
+            "settings": source.settings,
             "seed": source.seed,
             "version": source.version,
         },
@@ -44,10 +46,22 @@ def reply_to_json(reply: Reply) -> dict[str, Any]:
         "usage": {"prompt": usage.prompt, "completion": usage.completion} if usage else None,
         "note": reply.note,
     }
-    plain: dict[str, Any] = orjson.loads(
-        orjson.dumps(told, default=str, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
-    )
+    plain: dict[str, Any] = _plain(told)
     return plain
+
+
+def _plain(value: Any) -> Any:
+    """What every database takes as JSON: a bot's odd settings or scores must not cost it its reply."""
+    match value:
+        case str():
+            return clean(value)
+        case None | bool() | int() | float():
+            return value
+        case Mapping():
+            return {clean(str(key)): _plain(item) for key, item in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [_plain(item) for item in value]
+    return _plain(value.tolist()) if hasattr(value, "tolist") else clean(str(value))  # NumPy's numbers and arrays
 
 
 def turn_out(turn: StoredTurn) -> dict[str, Any]:

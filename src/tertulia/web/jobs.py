@@ -2,7 +2,7 @@
 finished and stored all the same, and the same visitor can come back and watch the rest of it.
 
 A message costs two transactions (`Store.say`, `Store.finish`) and two wake-ups of the event loop. The store is
-synchronous and called on a few threads of its own; `Making` is touched on the event loop alone, so it needs no locks.
+synchronous and called on threads of its own; replies in the making are touched on the event loop alone, without locks.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import suppress
 from functools import partial
 from typing import Literal, ParamSpec, TypeVar
 
@@ -19,12 +19,14 @@ from tertulia.core.reply import Reply
 from tertulia.core.text import clean
 from tertulia.store import Conversation, NotFound, Said, Store, StoredTurn
 from tertulia.talk.bot import Bot
-from tertulia.talk.worker import Busy, Job, Worker
+from tertulia.talk.worker import Busy, Worker
 from tertulia.web.encode import ask_of, reply_to_json
+from tertulia.web.making import Attached, Making
 from tertulia.web.settings import WebSettings
 
 log = logging.getLogger(__name__)
 
+Ending = Literal["done", "stopped"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -32,69 +34,6 @@ POLL_SECONDS = 0.5
 """How often to look for the end of a reply that another server makes."""
 RETRY_SECONDS = (0.1, 0.5, 2.0)
 """Pauses before trying again to store a finished reply that the database did not take."""
-
-
-class Making:
-    """One reply on its way, or already there; only touched on the event loop."""
-
-    __slots__ = ("_waiters", "ended", "error", "job", "owner", "parts", "turn")
-
-    def __init__(self, turn: StoredTurn, owner: str) -> None:
-        self.turn = turn
-        self.owner = owner
-        self.job: Job | None = None
-        self.parts: list[str] = []
-        self.ended: StoredTurn | None = None
-        self.error: TertuliaError | None = None
-        self._waiters: list[asyncio.Future[None]] = []
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing more will come."""
-        return self.ended is not None or self.error is not None
-
-    def wrote(self, text: str) -> None:
-        """Some more text came."""
-        self.parts.append(text)
-        self._wake()
-
-    def end(self, turn: StoredTurn | None, error: TertuliaError | None = None) -> None:
-        """Nothing more will come; the first end counts."""
-        if self.over:
-            return
-        if turn is not None and turn.status == "failed" and error is None:
-            error = BotError(turn.error or "The bot failed.", hint="Try again, or choose another bot.")
-        self.ended, self.error = turn, error
-        self._wake()
-
-    def changed(self) -> asyncio.Future[None]:
-        """Done as soon as there is more to see. Not a coroutine: what comes between looking and waiting must count."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        return waiter
-
-    async def over_or_raise(self) -> StoredTurn:
-        """The turn as it ended; raises what the bot failed with."""
-        while not self.over:
-            await self.changed()
-        if self.error is not None:
-            raise self.error
-        assert self.ended is not None
-        return self.ended
-
-    def _wake(self) -> None:
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-        self._waiters.clear()
-
-
-@dataclass(frozen=True, slots=True)
-class Attached:
-    """A reply in the making, and the message it answers."""
-
-    making: Making
-    user: StoredTurn
 
 
 class Desk:
@@ -110,6 +49,7 @@ class Desk:
         self._threads = ThreadPoolExecutor(settings.store_threads, thread_name_prefix="store")
         self._makings: dict[str, Making] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._asking = 0
         self._closing = False
 
     def worker(self, bot: str) -> Worker:
@@ -125,13 +65,11 @@ class Desk:
 
     async def say(self, conversation: str, owner: str, text: str, key: str) -> Attached:
         """Store a message and begin the reply to it; a key used before attaches to the reply it began then."""
-        head, said = await self.run(self._write, conversation, owner, partial(self.store.say, text=text, key=key))
-        return Attached(self._begin(head, said, owner), said.user)
+        return await self._ask(conversation, owner, partial(self.store.say, text=text, key=key))
 
     async def regenerate(self, conversation: str, owner: str, key: str) -> Attached:
         """Begin another reply in place of the last one."""
-        head, said = await self.run(self._write, conversation, owner, partial(self.store.regenerate, key=key))
-        return Attached(self._begin(head, said, owner), said.user)
+        return await self._ask(conversation, owner, partial(self.store.regenerate, key=key))
 
     async def attach(self, conversation: str, owner: str) -> Making:
         """The reply in the making, or the last one made."""
@@ -157,7 +95,7 @@ class Desk:
             return
         self._closing = True
         deadline = time.monotonic() + (self.settings.grace_seconds if grace is None else grace)
-        while self._makings and time.monotonic() < deadline:
+        while (self._makings or self._asking) and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
         await asyncio.gather(*(self._stop(making) for making in list(self._makings.values())), return_exceptions=True)
         for task in self._tasks:
@@ -172,6 +110,14 @@ class Desk:
             if turn.speaker == "bot":
                 return turn
         raise TertuliaError("Nobody has said anything in this conversation yet.", hint="Send a message first.")
+
+    async def _ask(self, conversation: str, owner: str, write: Callable[..., Said]) -> Attached:
+        self._asking += 1
+        try:
+            head, said = await self.run(self._write, conversation, owner, write)
+            return Attached(self._begin(head, said, owner), said.user)
+        finally:
+            self._asking -= 1
 
     def _begin(self, head: Conversation, said: Said, owner: str) -> Making:
         if not said.fresh:
@@ -206,9 +152,11 @@ class Desk:
         """Watch a reply that is made elsewhere, or that ended between two looks."""
         try:
             while not making.over:
-                turn = await self._last_reply(making.turn.conversation, making.owner)
-                if turn.id != making.turn.id or turn.status != "pending":
-                    making.end(turn)
+                conversation = making.turn.conversation
+                found = await self.run(self.store.conversation, conversation, making.owner, history=True)
+                turn = next((turn for turn in found.turns if turn.id == making.turn.id), None)
+                if turn is None or turn.status != "pending":
+                    making.end(turn, None if turn else NotFound("turn"))
                 else:
                     await asyncio.sleep(POLL_SECONDS)
         except TertuliaError as error:
@@ -251,39 +199,40 @@ class Desk:
         return head, write(conversation, owner, bot=head.bot)
 
     def _finish(self, loop: asyncio.AbstractEventLoop, making: Making, done: Future[Reply]) -> None:
+        """Store the end of a reply, and tell those who watch it; whatever happens, they must not wait for ever."""
+        ended: StoredTurn | None = None
+        error: TertuliaError | None = None
+        try:
+            ended, error = self._keep(making, done)
+        except TertuliaError as trouble:
+            error = trouble
+        except Exception:
+            log.exception("The end of a reply could not be stored")
+            error = BotError("The reply could not be stored.", hint="Try again; the server's log has the details.")
+        with suppress(RuntimeError):  # the loop is gone: so are those who watched
+            loop.call_soon_threadsafe(self._ended, making, ended, error)
+
+    def _keep(self, making: Making, done: Future[Reply]) -> tuple[StoredTurn, TertuliaError | None]:
+        """The turn as it ended, and what the bot failed with."""
         error = done.exception()
         if error is None:
             reply = done.result()
-            status: Literal["done", "stopped"] = "stopped" if reply.finish == "cancelled" else "done"
-            store = partial(self.store.finish, making.turn.id, text=clean(reply.text), status=status)
-            self._keep(loop, making, partial(store, reply=reply_to_json(reply)), None)
-        else:
-            known = error if isinstance(error, TertuliaError) else BotError(f"The bot failed ({type(error).__name__}).")
-            text = clean(making.job.text) if making.job else ""
-            store = partial(self.store.finish, making.turn.id, text=text, status="failed", error=clean(known.message))
-            self._keep(loop, making, store, known)
+            status: Ending = "stopped" if reply.finish == "cancelled" else "done"
+            end = partial(self.store.finish, making.turn.id, text=clean(reply.text), status=status)
+            return self._patiently(partial(end, reply=reply_to_json(reply))), None
+        known = error if isinstance(error, TertuliaError) else BotError(f"The bot failed ({type(error).__name__}).")
+        text = clean(making.job.text) if making.job else ""
+        fail = partial(self.store.finish, making.turn.id, text=text, status="failed", error=clean(known.message))
+        return self._patiently(fail), known
 
-    def _keep(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        making: Making,
-        store: Callable[[], StoredTurn],
-        error: TertuliaError | None,
-    ) -> None:
-        """Store the end of a reply, patiently, and tell those who watch it."""
-        ended: StoredTurn | None = None
-        for pause in (*RETRY_SECONDS, None):
+    def _patiently(self, write: Callable[[], StoredTurn]) -> StoredTurn:
+        """Try again when the database does not take it; the reply exists only here."""
+        for pause in RETRY_SECONDS:
             try:
-                ended = store()
-                break
-            except NotFound:  # erased while it was made
-                error = error or NotFound("conversation")
-                break
-            except StoreError as trouble:
-                error = trouble
-                if pause is not None:
-                    time.sleep(pause)
-        loop.call_soon_threadsafe(self._ended, making, ended, error)
+                return write()
+            except StoreError:
+                time.sleep(pause)
+        return write()
 
     # On the event loop.
 

@@ -46,8 +46,8 @@ class ChatRequest(_Lenient):
     messages: Annotated[list[ChatMessage], Field(min_length=1)]
     n: Annotated[int, Field(ge=1, le=16)] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] | None = None
+    top_p: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     stop: str | Annotated[list[str], Field(max_length=4)] | None = None
@@ -74,7 +74,7 @@ def asks_of(request: ChatRequest) -> list[Ask]:
     """One ask for each of the n replies, alike but for their seeds."""
     dialogue = _dialogue(request.messages)
     seed = secrets.randbits(31) if request.seed is None else request.seed
-    return [Ask(dialogue, BOT, seed + i, _options(request)) for i in range(request.n or 1)]
+    return [Ask(dialogue, BOT, (seed + i) % 2**63, _options(request)) for i in range(request.n or 1)]
 
 
 def _options(request: ChatRequest) -> dict[str, Any]:

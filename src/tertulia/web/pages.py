@@ -46,7 +46,7 @@ def install(app: FastAPI) -> None:
     """Add the pages to an app."""
     pages = Pages()
 
-    @app.get("/", response_class=HTMLResponse, include_in_schema=False)
+    @app.api_route("/", methods=["GET", "HEAD"], response_class=HTMLResponse, include_in_schema=False)
     async def chat(desk: AtDesk) -> Response:
         """The chat page."""
         return pages.render("chat.html", {"max_message": desk.settings.max_message})

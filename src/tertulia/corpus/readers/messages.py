@@ -45,14 +45,17 @@ def persona_of(system: list[str]) -> Persona | None:
 
 def encode(dialogue: Dialogue) -> dict[str, Json]:
     """The second speaker (or "assistant", where there is one) becomes the assistant, the others the user."""
+    return {"id": dialogue.id, "messages": [{"role": r, "content": text} for r, text in encode_roles(dialogue)]}
+
+
+def encode_roles(dialogue: Dialogue) -> list[tuple[str, str]]:
+    """Roles and texts, the system message first where there is one."""
     speakers = dialogue.speakers
     assistant = "assistant" if "assistant" in speakers or len(speakers) < 2 else speakers[1]
-    messages = [{"role": "assistant" if t.speaker == assistant else "user", "content": t.text} for t in dialogue.turns]
+    messages = [("assistant" if t.speaker == assistant else "user", t.text) for t in dialogue.turns]
     persona = dialogue.persona_of(assistant)
     system = dialogue.meta.get("system") or (" ".join(persona.sentences) if persona else "")
-    if system:
-        messages.insert(0, {"role": "system", "content": system})
-    return {"id": dialogue.id, "messages": messages}
+    return [("system", system), *messages] if system else messages
 
 
 READER = Reader(name="messages", recognises=lambda record: "messages" in record, decode=decode, encode=encode)

@@ -89,7 +89,8 @@ class _Row:
         self.bot, self.ask = bot, ask
         self.prompt = fitting_prompt(bot.model, ask, self.options)
         o = self.options
-        self.sampling = Sampling(o.temperature, o.top_p, o.top_k, o.repetition_penalty, o.max_tokens, ask.seed)
+        room = max(1, min(o.max_tokens, bot.model.window - len(self.prompt)))
+        self.sampling = Sampling(o.temperature, o.top_p, o.top_k, o.repetition_penalty, room, ask.seed)
         self.tokens: list[int] = []
         self.sent = ""
         self.stopped = False
@@ -100,21 +101,26 @@ class _Row:
         text = self._text()
         if text.endswith("\ufffd") or any(text.endswith(s[:n]) for s in self.stops for n in range(1, len(s))):
             return ""
-        new, self.sent = text[len(self.sent) :], text
-        return new
+        return self._unsent(text)
 
     def finish(self, why: str) -> tuple[str, Reply]:
         """The text not sent yet, and the whole reply."""
-        text = self._text()
-        rest = text[len(self.sent) :]
+        text = self._text().rstrip()
+        rest = self._unsent(text)
         provenance = Provenance(self.bot.spec, None, self.options.model_dump(), self.ask.seed, __version__)
         return rest, Reply(
-            text.rstrip(),
+            text,
             provenance,
             seconds=time.perf_counter() - self.start,
             finish="stop" if self.stopped else why,  # type: ignore[arg-type]
             usage=Usage(len(self.prompt), len(self.tokens)),
         )
+
+    def _unsent(self, text: str) -> str:
+        """What is new; blanks at the end wait for what follows them, as a reply does not end in blanks."""
+        new = text.rstrip()[len(self.sent) :]
+        self.sent += new
+        return new
 
     def _text(self) -> str:
         text = self.bot.model.decode(self.tokens).lstrip()
@@ -127,14 +133,14 @@ class _Row:
 
 def fitting_prompt(model: ChatModel, ask: Ask, options: HuggingFaceOptions) -> list[int]:
     """The prompt, without its oldest turns where the conversation is longer than the model may read."""
-    room = min(options.context_tokens, model.window - options.max_tokens)
+    room = min(options.context_tokens, max(model.window - options.max_tokens, model.window // 2))
     turns = ask.dialogue.turns
     while True:
         dialogue = Dialogue(ask.dialogue.id, turns, ask.dialogue.personas, meta=ask.dialogue.meta)
         prompt = model.prompt(chat_messages(dialogue, ask.speaker, options.instructions))
         if len(prompt) <= room or len(turns) <= 1:
             return prompt[-max(room, 1) :]
-        turns = turns[1:]
+        turns = turns[2:] if len(turns) > 2 and turns[1].speaker == ask.speaker else turns[1:]
 
 
 def _as_list(value: Json) -> list[str]:

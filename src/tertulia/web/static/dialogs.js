@@ -3,6 +3,9 @@
 import { $, h } from "./dom.js";
 import { state } from "./state.js";
 
+/** So many personas are seen at a glance; among more one has to look for words. */
+const SURVEYABLE = 8;
+
 /** @param {HTMLDialogElement} dialog @returns {Promise<boolean>} whether it was confirmed */
 function decided(dialog) {
   dialog.returnValue = "";
@@ -57,6 +60,15 @@ function showOwn() {
   $("persona-own").hidden = radios().find((radio) => radio.checked)?.value !== "own";
 }
 
+/** Leave only the personas in sight that have all the words looked for. */
+function search() {
+  const wanted = $("persona-words").value.toLowerCase().split(/\s+/);
+  for (const found of $("persona-cards").children) {
+    const text = found.textContent.toLowerCase();
+    found.hidden = !wanted.every((/** @type {string} */ word) => text.includes(word));
+  }
+}
+
 /**
  * @param {string[] | null} persona the one in use
  * @returns {Promise<{persona: string[] | null} | null>} null when nothing was decided
@@ -65,7 +77,9 @@ export async function askPersona(persona) {
   const cards = state.personas.map(({ name, sentences }, place) =>
     card(String(place), name || `Persona ${place + 1}`, sentences.join(" ")),
   );
-  $("persona-cards").replaceChildren(card("none", "No persona", "The bot speaks as itself."), ...cards);
+  $("persona-cards").replaceChildren(...cards);
+  $("persona-search").hidden = cards.length <= SURVEYABLE;
+  $("persona-words").value = "";
   const known = listed(persona);
   const chosen = known ? String(state.personas.indexOf(known)) : persona ? "own" : "none";
   for (const radio of radios()) radio.checked = radio.value === chosen;
@@ -89,8 +103,12 @@ export function startDialogs() {
       if (target === dialog || target.closest("[data-cancel]")) dialog.close("");
     });
   }
-  $("persona-dialog").addEventListener("change", () => {
+  $("persona-dialog").addEventListener("change", (/** @type {Event} */ { target }) => {
     showOwn();
-    if (!$("persona-own").hidden) $("persona-text").focus();
+    if (/** @type {HTMLInputElement} */ (target).value === "own") $("persona-text").focus();
+  });
+  $("persona-words").addEventListener("input", search);
+  $("persona-words").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+    if (event.key === "Enter") event.preventDefault(); // looking is not yet choosing
   });
 }

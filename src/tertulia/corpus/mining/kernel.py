@@ -1,0 +1,173 @@
+"""Mining's rules on a batch of whole threads: columns in, a reason (or none) for every row out.
+
+The same rules as `corpus.rules` and `corpus.trees`, and the same answers; only the form is another: each rule looks at
+all rows at once. Cheap rules come first and dear ones see only what is left, which changes nothing, as a message is
+charged to the first reason that fits.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tertulia.corpus.mining.columns import (
+    PLAIN,
+    Flags,
+    Ints,
+    StringArray,
+    Texts,
+    count_in_rows,
+    letters_and_length,
+    texts_of,
+    whole_array,
+)
+from tertulia.corpus.mining.forest import first_of_each, link, message_keys, with_ancestors
+from tertulia.corpus.mining.hashing import Hashes, is_among
+from tertulia.corpus.mining.lengths import Lengths
+from tertulia.corpus.mining.words import Lexicon, shared_with_parent, word_hashes
+from tertulia.corpus.rules import REASONS, URL_PATTERN, MiningRules, without_quotes
+from tertulia.corpus.trees import STRUCTURAL, Funnel
+
+MARKED, DELETED = 1, 2
+"""Bits of the column `flags`."""
+COLUMNS = pa.schema(
+    [("id", pa.string()), ("parent", pa.string()), ("thread", pa.string()), ("author", pa.string())]
+    + [("text", pa.string()), ("flags", pa.uint8()), ("text_hash", pa.uint64()), ("thread_hash", pa.uint64())]
+)
+"""Messages on their way through the engine; `text_hash` is that of the text as it was written."""
+KEPT = 0
+CODES = {reason: code for code, reason in enumerate((*STRUCTURAL, *REASONS, "subtree"), 1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """All the kernel needs to know beside the messages."""
+
+    rules: MiningRules
+    lengths: Lengths
+    lexicon: Lexicon | None = None
+    marked_is_unsafe: bool = True
+    repeated: Hashes = field(default_factory=lambda: np.zeros(0, np.uint64))
+    """Sorted hashes of the texts that occur too often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A batch with its verdicts."""
+
+    ids: StringArray
+    threads: StringArray
+    authors: StringArray
+    texts: StringArray
+    """Without what is quoted from the parent."""
+    parent: Ints
+    why: npt.NDArray[np.uint8]
+    """Code of the reason each row goes; 0 where it stays."""
+    duplicates: int
+
+    @property
+    def kept(self) -> Flags:
+        """Rows that stay."""
+        return np.asarray(self.why == KEPT)
+
+    @property
+    def replies(self) -> Ints:
+        """Rows that stay and have a parent (which then stays too)."""
+        return np.flatnonzero(self.kept & (self.parent < len(self.parent)))
+
+    def funnel(self) -> Funnel:
+        """Where the messages went."""
+        counts = np.bincount(self.why, minlength=len(CODES) + 1).tolist()
+        removed = {reason: counts[code] for reason, code in CODES.items()} | {"duplicate id": self.duplicates}
+        return Funnel(len(self.why) + self.duplicates, removed, counts[KEPT], len(self.replies))
+
+
+class _Verdicts:
+    """The reasons found so far; the first one stands."""
+
+    def __init__(self, rows: int) -> None:
+        self.why = np.zeros(rows, np.uint8)
+
+    @property
+    def open(self) -> Ints:
+        """Rows without a reason yet."""
+        return np.flatnonzero(self.why == KEPT)
+
+    def charge(self, reason: str, guilty: Flags) -> None:
+        self.why[guilty & (self.why == KEPT)] = CODES[reason]
+
+
+def judge(table: pa.Table, judge: Judge) -> Judged:
+    """Judge every message of a batch of whole threads, in the order of the corpus."""
+    keys = message_keys(whole_array(table["thread"]), whole_array(table["id"]))
+    first = first_of_each(keys)
+    duplicates = 0 if first is None else len(keys) - len(first)
+    table = table if first is None else table.take(pa.array(first))
+    column = {name: whole_array(table[name]) for name in COLUMNS.names}
+    links = link(column["id"], column["parent"], column["thread"])
+    texts = _without_quotes(column["text"], links.parent)
+    found = _Verdicts(len(texts))
+    flags = column["flags"].to_numpy()
+    found.charge("no parent", links.lost)
+    found.charge("deleted", (flags & DELETED) != 0)
+    found.charge("bot", _mask(pc.match_substring(column["author"], "bot", ignore_case=True)))
+    found.charge("url", _has_url(texts))
+    flat = texts_of(texts)
+    plain = np.asarray(count_in_rows(flat, PLAIN) == flat.sizes)
+    found.charge("letters", _few_letters(flat, plain, judge.rules.min_letters))
+    found.charge("repeated", is_among(column["text_hash"].to_numpy(), judge.repeated))
+    _judge_words(found, texts, plain, links.parent, (flags & MARKED) != 0, judge)
+    rest = found.open
+    bad = judge.lengths.out_of_bounds(
+        texts.take(pa.array(rest)), plain[rest], low=judge.rules.min_subwords, high=judge.rules.max_subwords
+    )
+    found.why[rest[bad]] = CODES["length"]
+    found.charge("subtree", with_ancestors(found.why != KEPT, links.parent))
+    return Judged(column["id"], column["thread"], column["author"], texts, links.parent, found.why, duplicates)
+
+
+def _mask(column: Any) -> Flags:
+    return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def _without_quotes(texts: StringArray, parent: Ints) -> StringArray:
+    """Texts as the rules see them. Quoting is seldom, so those rows go through the plain definition one by one."""
+    quoting = _mask(pc.match_substring(texts, ">")) & (parent < len(parent))
+    trimmed = pc.utf8_trim_whitespace(texts)
+    if not quoting.any():
+        return trimmed
+    own = texts.filter(pa.array(quoting)).to_pylist()
+    above = texts.take(pa.array(parent[quoting])).to_pylist()
+    cut = [without_quotes(text, said) for text, said in zip(own, above, strict=True)]
+    return pc.replace_with_mask(trimmed, pa.array(quoting), pa.array(cut, pa.string()))
+
+
+def _has_url(texts: StringArray) -> Flags:
+    """Looks for two plain signs first; few texts have them, and only those meet the regular expression."""
+    found = _mask(pc.or_(pc.match_substring(texts, "://"), pc.match_substring(texts, "ww.", ignore_case=True)))
+    rows = np.flatnonzero(found)
+    found[rows] = _mask(pc.match_substring_regex(texts.take(pa.array(rows)), URL_PATTERN))
+    return found
+
+
+def _few_letters(flat: Texts, plain: Flags, least: float) -> Flags:
+    letters, length = letters_and_length(flat, plain)
+    share = np.divide(letters, length, out=np.zeros(len(length)), where=length > 0)
+    return np.asarray(share < least)
+
+
+def _judge_words(
+    found: _Verdicts, texts: StringArray, plain: Flags, parent: Ints, marked: Flags, judge: Judge
+) -> None:
+    """The two rules that look at words: overlap with the parent, and unsafe phrases."""
+    words = word_hashes(texts, plain)
+    shared, runs = shared_with_parent(words, parent, found.why == KEPT, n=judge.rules.overlap_n)
+    share = np.divide(shared, runs, out=np.zeros(len(runs)), where=runs > 0)
+    found.charge("overlap", share > judge.rules.max_overlap)
+    if judge.marked_is_unsafe:
+        found.charge("unsafe", marked)
+    if judge.lexicon:
+        found.charge("unsafe", judge.lexicon.rows_with(words, len(texts)))

@@ -1,0 +1,135 @@
+"""EmpatheticDialogues (Rashkin et al. 2019): as JSON records, and as the original CSV.
+
+The `speaker` tells of a situation that made them feel an emotion (`meta`), the `listener` answers. The original CSV has
+one utterance a row, no quoting, and `_comma_` for a comma; its self-evaluations, tags and candidates stay in `meta`.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+from tertulia.core.dialogue import Dialogue, Json, Turn
+from tertulia.core.errors import DataError
+from tertulia.corpus.readers.base import Reader, TextReader, flat, text_lines, text_of, texts_of
+from tertulia.corpus.readers.records import Record
+
+SPEAKERS = ("speaker", "listener")
+COLUMNS = ("conv_id", "utterance_idx", "context", "prompt", "speaker_idx", "utterance", "selfeval", "tags")
+_COMMA = "_comma_"
+
+
+def decode(record: Json) -> Dialogue:
+    """One JSON record; `utterence` is how the data spells it."""
+    texts = texts_of(record["utterence"] if "utterence" in record else record["utterances"], "utterence")
+    return Dialogue(
+        id=text_of(record["conv_id"], "conv_id"),
+        turns=tuple(Turn(SPEAKERS[i % 2], text) for i, text in enumerate(texts)),
+        meta=_meta(emotion=text_of(record["label"], "label"), situation=text_of(record["prompt"], "prompt")),
+    )
+
+
+def encode(dialogue: Dialogue) -> dict[str, Json]:
+    """A dialogue of two who alternate."""
+    if any(a.speaker == b.speaker for a, b in pairwise(dialogue.turns)):
+        raise _misfit(dialogue, "EmpatheticDialogues as JSON holds two speakers who alternate strictly")
+    _check(dialogue)
+    return {
+        "conv_id": dialogue.id,
+        "prompt": _said(dialogue, "situation"),
+        "label": _said(dialogue, "emotion"),
+        "utterence": [turn.text for turn in dialogue.turns],
+    }
+
+
+def cut(lines: Iterable[str]) -> Iterator[Record]:
+    """Rows as dialogues: those that follow each other with the same conv_id and a growing number."""
+    start, damage = 0, ""
+    rows: list[list[str]] = []
+    for line in text_lines(lines):
+        row = line.value.split(",")
+        if row[0] == COLUMNS[0]:
+            continue
+        if rows and (row[0] != rows[-1][0] or _number(row) <= _number(rows[-1])):
+            yield Record(start, rows, damage)
+            rows, damage = [], ""
+        start = start if rows else line.line
+        if len(row) not in (8, 9):
+            damage = damage or f"line {line.line} has {len(row)} columns, not 8 or 9"
+        damage = damage or line.damage
+        rows.append(row)
+    if rows:
+        yield Record(start, rows, damage)
+
+
+def _number(row: list[str]) -> int:
+    return int(row[1]) if len(row) > 1 and row[1].isdecimal() and len(row[1]) < 10 else 0
+
+
+def decode_rows(rows: list[list[str]]) -> Dialogue:
+    """The rows of one dialogue; who has the first row is the speaker."""
+    _, _, emotion, situation, first, _, selfeval, tags, *_ = rows[0]
+    turns = []
+    for row in rows:
+        meta: dict[str, Json] = {}
+        if len(row) == 9 and row[8]:
+            meta["candidates"] = [_comma(c).replace("_pipe_", "|") for c in row[8].split("|")]
+        turns.append(Turn(SPEAKERS[row[4] != first], _comma(row[5]), meta=meta))
+    return Dialogue(
+        id=rows[0][0],
+        turns=tuple(turns),
+        meta=_meta(emotion=emotion, situation=_comma(situation), selfeval=selfeval, tags=tags),
+    )
+
+
+def encode_rows(dialogue: Dialogue) -> str:
+    """One row for each turn."""
+    _check(dialogue)
+    if not dialogue.turns or "," in dialogue.id or flat(dialogue.id) != dialogue.id or not dialogue.id:
+        raise _misfit(dialogue, "EmpatheticDialogues' CSV needs an id without commas, and something said")
+    rows = []
+    for number, turn in enumerate(dialogue.turns, 1):
+        before = (dialogue.id, str(number), _said(dialogue, "emotion"), _said(dialogue, "situation"))
+        speaker = str(dialogue.speakers.index(turn.speaker))
+        row = [*before, speaker, turn.text, _said(dialogue, "selfeval"), _said(dialogue, "tags")]
+        if isinstance(candidates := turn.meta.get("candidates"), list) and candidates:
+            row.append("|".join(str(c).replace("|", "_pipe_") for c in candidates))
+        rows.append(",".join(flat(cell).replace(",", _COMMA) for cell in row))
+    return "".join(f"{row}\n" for row in rows)
+
+
+def _check(dialogue: Dialogue) -> None:
+    if len(dialogue.speakers) > 2:
+        raise _misfit(dialogue, "EmpatheticDialogues holds a speaker and a listener")
+
+
+def _misfit(dialogue: Dialogue, why: str) -> DataError:
+    return DataError(f"The dialogue {dialogue.id!r} does not fit: {why}.", hint="Write it in another format.")
+
+
+def _said(dialogue: Dialogue, name: str) -> str:
+    value = dialogue.meta.get(name, "")
+    return value if isinstance(value, str) else ""
+
+
+def _meta(**fields: str) -> dict[str, Json]:
+    return {name: value for name, value in fields.items() if value}
+
+
+def _comma(text: str) -> str:
+    return text.replace(_COMMA, ",")
+
+
+READER = Reader(
+    name="empathetic",
+    recognises=lambda record: "conv_id" in record and "prompt" in record,
+    decode=decode,
+    encode=encode,
+)
+CSV = TextReader(
+    name="empathetic-csv",
+    recognises=lambda head: head.startswith("conv_id,utterance_idx,"),
+    cut=cut,
+    decode=decode_rows,
+    encode=encode_rows,
+    head=",".join(COLUMNS) + "\n",
+    endings=(".csv", ".csv.gz"),
+)

@@ -1,0 +1,179 @@
+"""Test sets for ranking the next reply, as the Ubuntu papers make them (Lowe et al. 2015 and its version 2).
+
+A dialogue gives one context of random length and its true reply; beside it stand others, drawn at random or, harder,
+chosen because they resemble the true reply. Version 1 draws short contexts more often; version 2 draws lengths evenly.
+"""
+
+import csv
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Literal
+
+import numpy as np
+from pydantic import Field
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from tertulia.core.dialogue import Dialogue, Exchange, Json, Turn
+from tertulia.core.errors import DataError
+from tertulia.core.text import squash, words
+from tertulia.corpus.tasks import ReadConfig
+
+END_OF_UTTERANCE, END_OF_TURN = "__eou__", "__eot__"
+
+
+class TestSetConfig(ReadConfig):
+    """What stands in a test set."""
+
+    __test__ = False  # not a test, whatever pytest makes of the name
+
+    out: Path = Path("testset.jsonl")
+    """File to write: .jsonl, or .csv in the layout of the Ubuntu corpus."""
+    version: Literal[1, 2] = 1
+    """Which paper's rule draws the length of contexts."""
+    max_context: int = Field(20, ge=2)
+    """C of version 1: the longest context it aims at."""
+    distractors: int = Field(9, ge=1, le=999)
+    """False replies beside the true one."""
+    hard: bool = False
+    """Choose distractors that resemble the true reply instead of drawing them at random."""
+    pool: int = Field(50, ge=1)
+    """For hard distractors: how many of the most similar replies to draw from."""
+    seed: int = 0
+    """For lengths, distractors and places."""
+
+
+@dataclass(frozen=True, slots=True)
+class TestItem:
+    """A context, and candidates of which one is the truth."""
+
+    __test__ = False
+
+    exchange: Exchange
+    candidates: tuple[str, ...]
+    truth: int
+
+
+def context_length(turns: int, rng: random.Random, config: TestSetConfig) -> int:
+    """How many turns of a dialogue of `turns` become the context; at least one, and one is left to be the reply.
+
+    Version 1: c = min(t - 1, n - 1) with n = 10 C / eta + 2 and eta drawn evenly from [C / 2, 10 C].
+    """
+    if config.version == 2:
+        return rng.randint(min(2, turns - 1), turns - 1)
+    eta = rng.uniform(config.max_context / 2, 10 * config.max_context)
+    return min(turns - 1, int(10 * config.max_context / eta + 2) - 1)
+
+
+def make_test_set(dialogues: Sequence[Dialogue], config: TestSetConfig) -> list[TestItem]:
+    """One item for each dialogue of two turns or more."""
+    rng = random.Random(config.seed)
+    exchanges = [_cut(d, context_length(len(d.turns), rng, config)) for d in dialogues if len(d.turns) >= 2]
+    replies = [e.response.text for e in exchanges]
+    if len({_key(r) for r in replies}) <= config.distractors:
+        raise DataError(f"{len(replies)} dialogues are too few for {config.distractors} distractors each.")
+    near = _nearest(replies, config.pool) if config.hard else None
+    return [_item(i, exchanges, replies, near, rng, config) for i in range(len(exchanges))]
+
+
+def item_to_json(item: TestItem) -> dict[str, Json]:
+    """For the .jsonl form."""
+    return {
+        "id": item.exchange.id,
+        "context": [{"speaker": t.speaker, "text": t.text} for t in item.exchange.context],
+        "candidates": list(item.candidates),
+        "truth": item.truth,
+    }
+
+
+def write_ubuntu_csv(items: Sequence[TestItem], out: IO[str]) -> None:
+    """The layout of the Ubuntu corpus' test files: context, true reply, distractors; tags end utterances and turns."""
+    writer = csv.writer(out, lineterminator="\n")
+    count = max((len(item.candidates) - 1 for item in items), default=0)
+    writer.writerow(["Context", "Ground Truth Utterance", *(f"Distractor_{i}" for i in range(count))])
+    for item in items:
+        others = [text for i, text in enumerate(item.candidates) if i != item.truth]
+        row = [item.candidates[item.truth], *others]
+        writer.writerow([tagged(item.exchange.context), *(f"{squash(text)} {END_OF_UTTERANCE}" for text in row)])
+
+
+def training_triples(dialogues: Sequence[Dialogue], *, seed: int = 0) -> Iterator[tuple[tuple[Turn, ...], str, int]]:
+    """Context, reply, flag: every utterance from the third on is a true reply once, and answered falsely once."""
+    rng = random.Random(seed)
+    everything = [turn.text for d in dialogues for turn in d.turns]
+    for dialogue in dialogues:
+        for i in range(2, len(dialogue.turns)):
+            context, truth = dialogue.turns[:i], dialogue.turns[i].text
+            yield context, truth, 1
+            yield context, _other(rng, everything, truth), 0
+
+
+def tagged(turns: Sequence[Turn]) -> str:
+    """Turns in one line, with the tags of version 2.
+
+    >>> tagged((Turn("a", "hi"), Turn("a", "there?"), Turn("b", "yes")))
+    'hi __eou__ there? __eou__ __eot__ yes __eou__ __eot__'
+    """
+    parts: list[str] = []
+    for i, turn in enumerate(turns):
+        parts += [squash(turn.text), END_OF_UTTERANCE]
+        if i + 1 == len(turns) or turns[i + 1].speaker != turn.speaker:
+            parts.append(END_OF_TURN)
+    return " ".join(parts)
+
+
+def _cut(dialogue: Dialogue, length: int) -> Exchange:
+    reply = dialogue.turns[length]
+    return Exchange(
+        id=f"{dialogue.id}#{length}",
+        context=dialogue.turns[:length],
+        response=reply,
+        persona=dialogue.persona_of(reply.speaker),
+        evidence=dialogue.evidence,
+    )
+
+
+def _item(
+    i: int,
+    exchanges: Sequence[Exchange],
+    replies: Sequence[str],
+    near: np.ndarray | None,
+    rng: random.Random,
+    config: TestSetConfig,
+) -> TestItem:
+    taken = {_key(replies[i])}
+    others: list[str] = []
+    suspects = list(near[i]) if near is not None else []
+    rng.shuffle(suspects)
+    while len(others) < config.distractors:
+        text = replies[suspects.pop() if suspects else rng.randrange(len(replies))]
+        if _key(text) not in taken:
+            taken.add(_key(text))
+            others.append(text)
+    truth = rng.randrange(config.distractors + 1)
+    return TestItem(exchanges[i], (*others[:truth], replies[i], *others[truth:]), truth)
+
+
+def _nearest(replies: Sequence[str], pool: int, *, block: int = 512) -> np.ndarray:
+    """For each reply the places of the most similar others by tf-idf, a block of rows at a time."""
+    vectors = TfidfVectorizer(analyzer=words, sublinear_tf=True, dtype=np.float32).fit_transform(replies)
+    pool = min(pool, len(replies) - 1)
+    found = np.empty((len(replies), pool), dtype=np.int64)
+    for start in range(0, len(replies), block):
+        scores = np.asarray((vectors[start : start + block] @ vectors.T).todense())
+        scores[np.arange(len(scores)), np.arange(start, start + len(scores))] = -1.0
+        found[start : start + len(scores)] = np.argsort(-scores, axis=1, kind="stable")[:, :pool]
+    return found
+
+
+def _other(rng: random.Random, texts: Sequence[str], truth: str) -> str:
+    for _ in range(1000):
+        text = texts[rng.randrange(len(texts))]
+        if _key(text) != _key(truth):
+            return text
+    raise DataError("All utterances are the same: there is nothing to set beside the true reply.")
+
+
+def _key(text: str) -> str:
+    return squash(text).lower()

@@ -1,0 +1,132 @@
+"""The kernel against the plain definition: same pairs, same funnel, whatever the forest."""
+
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tertulia import sample
+from tertulia.core.dialogue import Message
+from tertulia.corpus.mine import marked
+from tertulia.corpus.mining.forest import lines_to
+from tertulia.corpus.mining.hashing import hash_texts
+from tertulia.corpus.mining.kernel import COLUMNS, DELETED, MARKED, Judge, judge
+from tertulia.corpus.mining.lengths import Lengths
+from tertulia.corpus.mining.words import Lexicon
+from tertulia.corpus.rules import MiningRules
+from tertulia.corpus.subwords import SubwordCounter, train_subwords
+from tertulia.corpus.trees import Funnel, mine_trees
+
+LEXICON = Lexicon(("darn", "holy smoke", "Ärger"))
+
+
+@pytest.fixture(scope="module")
+def counter() -> SubwordCounter:
+    return train_subwords((m.text for m in sample.messages()), vocabulary=500)
+
+
+@pytest.fixture(scope="module")
+def lengths(counter: SubwordCounter) -> Lengths:
+    return Lengths(counter.model)
+
+
+def table(messages: list[Message]) -> pa.Table:
+    columns = {name: [getattr(m, name) for m in messages] for name in ("id", "parent", "thread", "author", "text")}
+    arrays = {name: pa.array(values, pa.string()) for name, values in columns.items()}
+    flags = [MARKED * marked(m) + DELETED * bool(m.meta.get("deleted")) for m in messages]
+    hashes = {"text_hash": hash_texts(arrays["text"]), "thread_hash": hash_texts(arrays["thread"])}
+    return pa.table(arrays | {"flags": pa.array(flags, pa.uint8())} | hashes, COLUMNS)
+
+
+Pairs = list[tuple[tuple[str, str, str], ...]]
+
+
+def by_kernel(messages: list[Message], rules: MiningRules, lengths: Lengths) -> tuple[Pairs, Funnel]:
+    seen = {(m.thread, m.id, m.text) for m in messages}
+    texts = [text for *_, text in seen]
+    often = [text for text in set(texts) if texts.count(text) > rules.max_repeats]
+    repeated = np.sort(hash_texts(pa.array(often, pa.string())))
+    judged = judge(table(messages), Judge(rules, lengths, LEXICON, repeated=repeated))
+    lines = lines_to(judged.replies, judged.parent, context=rules.context)
+    ids, authors, said = (column.to_pylist() for column in (judged.ids, judged.authors, judged.texts))
+    ends = lines.offsets.tolist()
+    rows = [lines.members[a:b].tolist() for a, b in zip(ends, ends[1:], strict=False)]
+    return [tuple((ids[r], authors[r], said[r]) for r in line) for line in rows], judged.funnel()
+
+
+def by_definition(messages: list[Message], rules: MiningRules, counter: SubwordCounter) -> tuple[Pairs, Funnel]:
+    mined = mine_trees(messages, rules, subwords=counter, unsafe=lambda m: marked(m) or m.text in LEXICON)
+    return [tuple((t.source[0], t.speaker, t.text) for t in pair.turns) for pair in mined.pairs], mined.funnel
+
+
+TEXTS = [
+    "fine words here",
+    "Fine, words HERE!",
+    "> fine words here\nyes indeed, and more",
+    ">fine words\n\n> never said\nno",
+    "see www.x.org or not",
+    "  blanks   around\t",
+    "Fine words here and some more that go on",
+    "darn it all again",
+    "oh HOLY smoke no",
+    "viel Ärger heute wieder",
+    "don't well-known 'tis o'-clock -x- a--b",
+    "don’t naïve déjà-vu 日本語 words",
+    "12 34 56 ab",
+    "café au lait £££££",
+    "",
+    " ",
+    "x",
+    "\x1c odd \x85 blanks\u3000",
+]
+names = st.sampled_from("abcdefghij")
+alphabet = st.characters(exclude_categories=("Cs",)) | st.sampled_from(" \n>'-abcABC.,éßİſ’👍")
+forests = st.lists(
+    st.builds(
+        Message,
+        names,
+        st.sampled_from(["ana", "ben", "TidyBot", "ÖBOT", "bo t"]),
+        st.sampled_from(TEXTS) | st.sampled_from(TEXTS) | st.text(alphabet, max_size=40),
+        parent=st.none() | names | names | st.just("t"),
+        thread=st.sampled_from(["t", "t", "t", "u", None, ""]),
+        meta=st.sampled_from([{}, {}, {}, {"rude": True}, {"deleted": True}]),
+    ),
+    max_size=24,
+)
+all_rules = st.builds(
+    MiningRules,
+    min_subwords=st.sampled_from([0, 1, 2, 3]),
+    max_subwords=st.sampled_from([5, 9, 128]),
+    min_letters=st.sampled_from([0.0, 0.5, 0.7]),
+    max_repeats=st.sampled_from([1, 2, 100]),
+    overlap_n=st.sampled_from([1, 2, 3]),
+    max_overlap=st.sampled_from([0.0, 0.5, 0.6, 1.0]),
+    context=st.sampled_from([1, 2, 7]),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(messages=forests, rules=all_rules)
+def test_small_forests(messages: list[Message], rules: MiningRules, counter: SubwordCounter, lengths: Lengths) -> None:
+    assert by_kernel(messages, rules, lengths) == by_definition(messages, rules, counter)
+
+
+def test_the_sample(counter: SubwordCounter, lengths: Lengths) -> None:
+    messages, rules = sample.messages(), MiningRules(max_repeats=10)
+    assert by_kernel(messages, rules, lengths) == by_definition(messages, rules, counter)
+
+
+def test_the_order_of_messages_and_long_threads(counter: SubwordCounter, lengths: Lengths) -> None:
+    chain = [Message(str(i), "ana", f"well then {i} it is", str(i - 1) if i else None, "t") for i in range(3000)]
+    random.Random(0).shuffle(chain)
+    rules = MiningRules(min_letters=0, max_overlap=1)
+    pairs, funnel = by_kernel(chain, rules, lengths)
+    assert (pairs, funnel) == by_definition(chain, rules, counter)
+    assert funnel.pairs == 2999
+
+
+def test_nothing(lengths: Lengths) -> None:
+    assert by_kernel([], MiningRules(), lengths) == ([], Funnel())

@@ -1,0 +1,104 @@
+import csv
+import io
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tertulia import sample
+from tertulia.core.dialogue import Dialogue, Turn
+from tertulia.core.errors import DataError
+from tertulia.core.text import words
+from tertulia.corpus.testsets import (
+    TestSetConfig,
+    context_length,
+    item_to_json,
+    make_test_set,
+    training_triples,
+    write_ubuntu_csv,
+)
+
+
+def test_version_1_draws_short_contexts_more_often():
+    """n = 10 C / eta + 2 with eta even in [C/2, 10 C]: P(context of at most c) follows from the formula."""
+    config, rng = TestSetConfig(), random.Random(0)
+    lengths = Counter(context_length(1000, rng, config) for _ in range(20000))
+    assert min(lengths) == 2
+    assert max(lengths) <= 21
+    # A context of exactly 2 turns: floor(200 / eta) == 1, that is eta > 100, of [10, 200].
+    assert lengths[2] / 20000 == pytest.approx(100 / 190, abs=0.012)
+
+
+def test_contexts_leave_a_reply():
+    rng = random.Random(0)
+    for version in (1, 2):
+        config = TestSetConfig(version=version)
+        for turns in (2, 3, 4, 30):
+            drawn = {context_length(turns, rng, config) for _ in range(500)}
+            assert min(drawn) >= 1
+            assert max(drawn) <= turns - 1
+
+
+def test_version_2_is_even():
+    rng = random.Random(0)
+    drawn = Counter(context_length(11, rng, TestSetConfig(version=2)) for _ in range(9000))
+    assert set(drawn) == set(range(2, 11))
+    assert stats.chisquare(list(drawn.values())).pvalue > 0.001
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_items(hard):
+    items = make_test_set(sample.dialogues(), TestSetConfig(hard=hard))
+    assert len(items) == len(sample.dialogues())
+    for item in items:
+        assert item.candidates[item.truth] == item.exchange.response.text
+        assert len(set(item.candidates)) == 10
+    places = Counter(item.truth for item in items)
+    assert stats.chisquare([places[i] for i in range(10)]).pvalue > 0.001
+
+
+def test_hard_distractors_are_more_similar():
+    def likeness(hard: bool) -> float:
+        items = make_test_set(sample.dialogues(), TestSetConfig(hard=hard))
+        scores = []
+        for item in items:
+            true = set(words(item.candidates[item.truth]))
+            others = [set(words(c)) for i, c in enumerate(item.candidates) if i != item.truth]
+            scores += [len(true & o) / len(true | o) for o in others if true | o]
+        return float(np.mean(scores))
+
+    assert likeness(True) > 1.5 * likeness(False)
+
+
+def test_seeded():
+    first, again, other = (
+        [item_to_json(i) for i in make_test_set(sample.dialogues(), TestSetConfig(seed=s))] for s in (1, 1, 2)
+    )
+    assert first == again != other
+
+
+def test_ubuntu_layout():
+    items = make_test_set(sample.dialogues("valid"), TestSetConfig(distractors=3))
+    out = io.StringIO()
+    write_ubuntu_csv(items, out)
+    rows = list(csv.reader(io.StringIO(out.getvalue())))
+    assert rows[0] == ["Context", "Ground Truth Utterance", "Distractor_0", "Distractor_1", "Distractor_2"]
+    assert len(rows) == len(items) + 1
+    assert all(row[0].endswith("__eou__ __eot__") and row[1].endswith(" __eou__") for row in rows[1:])
+    assert all(row[0].count("__eot__") == len(i.exchange.context) for row, i in zip(rows[1:], items, strict=True))
+
+
+def test_training_triples():
+    dialogue = Dialogue("d", tuple(Turn("ab"[i % 2], f"text {i}") for i in range(5)))
+    found = list(training_triples([dialogue]))
+    assert [(len(c), flag) for c, _, flag in found] == [(2, 1), (2, 0), (3, 1), (3, 0), (4, 1), (4, 0)]
+    assert all((reply == dialogue.turns[len(c)].text) == bool(flag) for c, reply, flag in found)
+
+
+def test_too_few():
+    with pytest.raises(DataError, match="too few"):
+        make_test_set(sample.dialogues()[:5], TestSetConfig())
+    with pytest.raises(DataError, match="the same"):
+        list(training_triples([Dialogue("d", (Turn("a", "x"),) * 4)]))

@@ -1,0 +1,101 @@
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from tertulia.core.codec import dialogue_from_json, dialogue_to_json, dump_line
+from tertulia.core.config import validate
+from tertulia.core.dialogue import Persona
+from tertulia.core.errors import ConfigError
+from tertulia.core.reply import Ask, Provenance, Reply
+from tertulia.talk.bots.tfidf import TfidfBot, TfidfOptions
+from tertulia.talk.selfplay import Seat, SelfplayConfig, selfplay
+
+
+class Namer:
+    """Says its name, its seed and how much it has heard."""
+
+    summary = "Tells what it was asked."
+
+    def __init__(self, spec: str) -> None:
+        self.spec, self.batches = spec, []
+
+    def reply(self, asks: Sequence[Ask], /) -> list[Reply]:
+        self.batches.append(list(asks))
+        return [
+            Reply(f"{self.spec} {a.speaker} {a.seed} {len(a.dialogue.turns)}", Provenance(self.spec, seed=a.seed))
+            for a in asks
+        ]
+
+
+def play(first: Namer, second: Namer, **config: object):  # type: ignore[no-untyped-def]
+    settings = validate(SelfplayConfig, {"bots": ("x", "y"), **config}, where="the test")
+    return selfplay((Seat("A", first), Seat("B", second)), settings)
+
+
+def test_they_take_turns_after_the_opener() -> None:
+    first, second = Namer("x"), Namer("y")
+    talks = play(first, second, conversations=3, turns=5)
+    assert [t.id for t in talks] == ["selfplay-0-0", "selfplay-0-1", "selfplay-0-2"]
+    for talk in talks:
+        assert [t.speaker for t in talk.turns] == ["A", "B", "A", "B", "A"]
+        assert talk.turns[0].text == "Hi!"
+        assert [t.text.split()[0] for t in talk.turns[1:]] == ["y", "x", "y", "x"]
+        assert [t.text.split()[3] for t in talk.turns[1:]] == ["1", "2", "3", "4"]
+        assert talk.meta["bots"] == ["x", "y"]
+    assert [len(batch) for batch in first.batches + second.batches] == [3, 3, 3, 3]
+
+
+def test_without_an_opener_the_first_bot_opens() -> None:
+    (talk,) = play(Namer("x"), Namer("y"), conversations=1, turns=3, opener="")
+    assert [t.text.split()[0] for t in talk.turns] == ["x", "y", "x"]
+
+
+def test_each_turn_has_a_seed_of_its_own_and_its_provenance() -> None:
+    talks = play(Namer("x"), Namer("y"), conversations=4, turns=6, seed=100)
+    seeds = [t.meta["provenance"]["seed"] for talk in talks for t in talk.turns[1:]]
+    assert len(set(seeds)) == len(seeds) == 20
+    assert {t.meta["provenance"]["bot"] for talk in talks for t in talk.turns[1:]} == {"x", "y"}
+    assert all(t.meta["provenance"]["bot"] == "xy"["AB".index(t.speaker)] for talk in talks for t in talk.turns[1:])
+    assert talks[0].turns[0].meta == {}
+
+
+def test_personas_go_round() -> None:
+    people = [Persona((f"I am {i}.",)) for i in range(4)]
+    config = SelfplayConfig(bots=("x",), conversations=3, turns=2)
+    seats = (Seat("A", Namer("x")), Seat("B", Namer("y")))
+    talks = selfplay(seats, config, personas=[(people[0], people[1]), (people[2], people[3])])
+    assert [t.personas for t in talks] == [
+        {"A": people[0], "B": people[1]},
+        {"A": people[2], "B": people[3]},
+        {"A": people[0], "B": people[1]},
+    ]
+
+
+def test_progress_counts_turns_made() -> None:
+    made: list[int] = []
+    config = SelfplayConfig(bots=("x",), conversations=2, turns=4)
+    selfplay((Seat("A", Namer("x")), Seat("B", Namer("x"))), config, progress=made.append)
+    assert made == [2, 2, 2]
+
+
+def test_the_same_seed_gives_the_same_conversations_and_they_can_be_kept() -> None:
+    bot = TfidfBot.build("", TfidfOptions())
+    seats = (Seat("A", bot), Seat("B", bot))
+    config = SelfplayConfig(bots=("tfidf",), conversations=3, turns=6, opener="", seed=3)
+    talks = selfplay(seats, config)
+    assert talks == selfplay(seats, config)
+    assert talks != selfplay(seats, config.model_copy(update={"seed": 4}))
+    assert len({t.turns[0].text for t in talks}) > 1
+    for talk in talks:
+        assert len({t.text for t in talk.turns}) == 6
+        assert dialogue_from_json(json.loads(dump_line(dialogue_to_json(talk)))) == talk
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"bots": ()}, {"bots": ("a", "b", "c")}, {"bots": ("a",), "turns": 1}, {"bots": ("a",), "conversations": 0}],
+)
+def test_configs_out_of_range(values: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=list(values)[-1]):
+        validate(SelfplayConfig, values, where="x")
