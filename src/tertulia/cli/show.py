@@ -9,7 +9,7 @@ from rich.tree import Tree
 
 from tertulia import sample
 from tertulia.cli.output import out
-from tertulia.core.dialogue import Dialogue, Message, Persona
+from tertulia.core.dialogue import Dialogue, Exchange, Message, Persona
 from tertulia.corpus.tasks import SamplePart, ShowConfig
 
 
@@ -22,6 +22,16 @@ def show_dialogue(dialogue: Dialogue) -> None:
         out.print(Text(f"evidence: {evidence.text}", style="dim"))
     for turn in dialogue.turns:
         _turn(turn.speaker, turn.text, first=turn.speaker == dialogue.speakers[0])
+
+
+def show_exchange(exchange: Exchange) -> None:
+    """An exchange with its evidence and label."""
+    _heading(f"{exchange.id} {exchange.label or ''}".strip())
+    for evidence in exchange.evidence:
+        out.print(Text(f"evidence: {evidence.text}", style="dim"))
+    for turn in exchange.context:
+        _turn(turn.speaker, turn.text, first=True)
+    _turn(exchange.response.speaker, exchange.response.text, first=False)
 
 
 def show_sample(config: ShowConfig) -> None:
@@ -101,10 +111,7 @@ def _grounded(start: int, stop: int) -> None:
     triples = sample.grounded()
     for label in sample.LABELS:
         for triple in [t for t in triples if t.label == label][start:stop]:
-            _heading(f"{triple.id} {label}")
-            out.print(Text(f"evidence: {triple.evidence[0].text}", style="dim"))
-            for turn in (*triple.context, triple.response):
-                _turn(turn.speaker, turn.text, first=turn.speaker == "user")
+            show_exchange(triple)
 
 
 def _heading(text: str) -> None:

@@ -20,6 +20,8 @@ class Ask:
     """The same ask with the same seed gives the same reply."""
     options: Mapping[str, Json] = field(default_factory=dict)
     """Wishes for this reply alone (temperature, max_tokens, ...); a bot ignores those it does not know."""
+    attempt: int = 1
+    """Above 1 where earlier replies to the same were turned down: a bot that chooses offers its next best."""
 
     @property
     def last(self) -> str:

@@ -1,4 +1,4 @@
-"""Downloading a file with nothing but the standard library: in pieces, resumed where it broke off, checked at the end."""
+"""Downloading a file with the standard library alone: in pieces, and resumed where it broke off."""
 
 import hashlib
 import urllib.error

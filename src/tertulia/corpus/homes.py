@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tertulia.core.dialogue import Json
-from tertulia.core.errors import DataError, UnknownName
+from tertulia.core.errors import DataError, UnknownName, UsageError
 from tertulia.core.progress import Progress, Silent
 from tertulia.corpus.fetch import fetch, sha256_of
 from tertulia.corpus.unpack import unpack
@@ -236,7 +236,7 @@ def get(name: str, folder: Path, progress: Progress | None = None, *, homes: Map
         raise UnknownName("corpus", name, known)
     home, told = known[name], progress or Silent()
     folder.mkdir(parents=True, exist_ok=True)
-    before = _read_record(folder)
+    before = _read_record(home, folder)
     entries: list[dict[str, Json]] = []
     fresh, unverified = False, []
     for remote in home.remotes:
@@ -286,15 +286,18 @@ def _unpacked(path: Path, folder: Path, entry: Mapping[str, Json], digest: str) 
     return unpack(path, folder) or [path.name]
 
 
-def _read_record(folder: Path) -> dict[str, dict[str, Json]]:
+def _read_record(home: Home, folder: Path) -> dict[str, dict[str, Json]]:
     path = folder / RECORD
     if not path.is_file():
         return {}
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))["files"]
-        return {entry["file"]: dict(entry) for entry in entries}
+        record = json.loads(path.read_text(encoding="utf-8"))
+        corpus, entries = record["corpus"], {entry["file"]: dict(entry) for entry in record["files"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} is damaged ({error}).", hint="Delete it; hashes are then recorded anew.") from None
+    if corpus != home.name:
+        raise UsageError(f"{folder} holds the corpus {corpus!r} already.", hint="Give each corpus its own folder.")
+    return entries
 
 
 def _write_record(home: Home, folder: Path, entries: list[dict[str, Json]]) -> None:

@@ -6,6 +6,7 @@ A file is recognised by its first record or its first lines, `.parquet` by its s
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from fnmatch import fnmatch
 from itertools import islice
 from pathlib import Path
@@ -93,6 +94,18 @@ def files_of(target: Path, *, split: str | None = None) -> list[Path]:
         of = f" of the split {split!r}" if split else ""
         raise DataError(f"There are no corpus files{of} in {target}.", hint=_where_else(target))
     return found
+
+
+def corpus_in(folder: Path) -> Path | None:
+    """The first folder with a corpus in it: this one, or one inside, the nearest first; archives nest theirs."""
+    waiting = [folder]
+    while waiting:
+        place = waiting.pop(0)
+        with suppress(DataError):
+            _find(place, None, None)
+            return place
+        waiting += sorted(f for f in place.iterdir() if f.is_dir())
+    return None
 
 
 def read_file(file: Path, decode: Callable[[Json], T], problems: Problems | None) -> Iterator[T]:

@@ -1,4 +1,4 @@
-"""Configs of the small corpus commands: show, stats, convert."""
+"""Configs of the small corpus commands: get, show, stats, convert."""
 
 from pathlib import Path
 from typing import Literal
@@ -14,13 +14,22 @@ class ReadConfig(Config):
     """What is read, and how strictly."""
 
     target: str = "sample"
-    """A file or folder of dialogues, or `sample` for the bundled corpus."""
+    """A file or folder of dialogues or exchanges, or `sample` for the bundled corpus."""
     split: str | None = None
     """Only this split: of the sample by name, of a folder the files whose names begin with it."""
     format: str | None = None
-    """The format of the lines; recognised by the first record when not given."""
+    """The format it is in (see `tertulia corpus list`); recognised by its beginning when not given."""
     strict: bool = False
     """Refuse damaged lines instead of skipping and counting them."""
+
+
+class GetConfig(Config):
+    """What is brought home, and where to."""
+
+    name: str
+    """Name of the corpus, as `tertulia corpus list` shows it."""
+    out: Path | None = None
+    """Folder to keep it in; `corpora/NAME` by default."""
 
 
 class ShowConfig(ReadConfig):
@@ -29,7 +38,7 @@ class ShowConfig(ReadConfig):
     part: SamplePart | None = None
     """Of the sample: personas, dialogues, threads, room, benchmark or grounded; a taste of each by default."""
     limit: int = Field(3, ge=1)
-    """How many dialogues (or items of a part) to show."""
+    """How many dialogues or exchanges (or items of a part) to show."""
     skip: int = Field(0, ge=0)
     """How many to pass over first."""
 
@@ -38,6 +47,6 @@ class ConvertConfig(ReadConfig):
     """What becomes of it."""
 
     out: Path
-    """File to write: .jsonl, .jsonl.gz or .parquet."""
-    to: str = "tertulia"
-    """Format to write."""
+    """File to write, with an ending that fits the format (.jsonl, .json, .parquet, .txt, .tsv, .csv), or a folder."""
+    to: str | None = None
+    """Format to write; Tertulia's own dialogues, or its own exchanges where the corpus holds those, by default."""

@@ -63,7 +63,7 @@ def _untar(archive: Path, folder: Path) -> Iterator[str]:
                 yield target.relative_to(folder).as_posix()
 
 
-def _write(source: IO[bytes], target: Path) -> None:
+def _write(source: IO[bytes] | gzip.GzipFile, target: Path) -> None:
     """A plain file with our own rights; it appears only when it is whole."""
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(target.name + ".partial")

@@ -98,6 +98,7 @@ class TerminalChat:
         self.id = f"chat-{self.started:%Y%m%dT%H%M%S}-{token_hex(4)}"
         self._said: list[_Said] = []
         self._asked = 0
+        self._attempt = 1
         self._saved: dict[Path, Dialogue] = {}
         self._stopping = self._leaving = False
         self.bot = self._load(config.bot)
@@ -160,9 +161,10 @@ class TerminalChat:
         meta = {"made_by": f"tertulia chat {__version__}", "bot": self.bot.spec, "started": self.started.isoformat()}
         return Dialogue(self.id, turns, {BOT: self.persona} if self.persona else {}, meta=meta)
 
-    def _answer(self, before: Sequence[_Said]) -> None:
+    def _answer(self, before: Sequence[_Said], attempt: int = 1) -> None:
         """Have the bot say something after these turns. Until it has, nothing is changed."""
-        ask = Ask(self.dialogue(before), speaker=BOT, seed=self.config.seed + self._asked)
+        ask = Ask(self.dialogue(before), speaker=BOT, seed=self.config.seed + self._asked, attempt=attempt)
+        self._attempt = attempt
         self._asked += 1
         self._stopping = False
         # A bot that is a person at this terminal needs it for itself.
@@ -225,7 +227,10 @@ class TerminalChat:
     def _again(self, _: str) -> None:
         if not self._said:
             raise UsageError("There is nothing to answer yet.", hint="Say something first.")
-        self._answer(self._said[:-1] if self._said[-1].reply else self._said)
+        if self._said[-1].reply:
+            self._answer(self._said[:-1], self._attempt + 1)
+        else:
+            self._answer(self._said)
 
     def _why(self, _: str) -> None:
         reply = next((s.reply for s in reversed(self._said) if s.reply), None)

@@ -23,7 +23,7 @@ def ask_of(head: Conversation, said: Said) -> Ask:
         turns=tuple(Turn(turn.speaker, turn.text) for turn in heard),
         personas={BOT: head.persona} if head.persona else {},
     )
-    return Ask(dialogue, speaker=BOT, seed=int(said.bot.id[:8], 16))
+    return Ask(dialogue, speaker=BOT, seed=int(said.bot.id[:8], 16), attempt=said.bot.attempt)
 
 
 def reply_to_json(reply: Reply) -> dict[str, Any]:

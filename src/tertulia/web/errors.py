@@ -1,6 +1,5 @@
 """One map from errors to status codes, and the two forms an error takes: the page's, and OpenAI's under /v1."""
 
-import logging
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -13,8 +12,6 @@ from tertulia.core.text import clean
 from tertulia.store import NotFound
 from tertulia.talk.worker import Busy
 from tertulia.web.sse import Json
-
-log = logging.getLogger(__name__)
 
 
 class TooLarge(UsageError):  # noqa: N818 - reads better than TooLargeError where it is raised

@@ -74,7 +74,7 @@ def asks_of(request: ChatRequest) -> list[Ask]:
     """One ask for each of the n replies, alike but for their seeds."""
     dialogue = _dialogue(request.messages)
     seed = secrets.randbits(31) if request.seed is None else request.seed
-    return [Ask(dialogue, BOT, (seed + i) % 2**63, _options(request)) for i in range(request.n or 1)]
+    return [Ask(dialogue, BOT, (seed + i) % 2**63, _options(request), attempt=i + 1) for i in range(request.n or 1)]
 
 
 def _options(request: ChatRequest) -> dict[str, Any]:

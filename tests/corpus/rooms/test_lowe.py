@@ -11,7 +11,8 @@ from tertulia.core.dialogue import Dialogue
 from tertulia.corpus.rooms.formats import format_named, parse_log
 from tertulia.corpus.rooms.gold import read_gold
 from tertulia.corpus.rooms.line import Log, RoomLine
-from tertulia.corpus.rooms.lowe import LoweRules, as_dialogue, extract, nicks_of, pairings, reason_to_drop, utterances
+from tertulia.corpus.rooms.lowe import LoweRules, extract, pairings
+from tertulia.corpus.rooms.turns import as_dialogue, nicks_of, reason_to_drop, utterances
 
 FIGURE_4 = """\
 [03:44] <Old> I dont run graphical ubuntu, I run ubuntu server.
@@ -46,7 +47,7 @@ def all_dialogues(text: str) -> dict[tuple[str, str], Dialogue]:
     """Before any is dropped."""
     log = log_of(text)
     said = utterances(log.lines, nicks_of(log.lines))
-    return {p.users: as_dialogue(p, said, log) for p in pairings(said, LoweRules())}
+    return {p.users: as_dialogue([said[k] for k in p.places], log, "d") for p in pairings(said, LoweRules())}
 
 
 def spoken(dialogue: Dialogue) -> list[tuple[str, str]]:
@@ -112,8 +113,7 @@ def test_one_user_may_not_have_over_80_percent(extra: int, reason: str | None) -
     lines += ["[10:00] <ann> bob: and"] * extra
     log = log_of("\n".join(lines))
     said = utterances(log.lines, nicks_of(log.lines))
-    (pairing,) = pairings(said, LoweRules())
-    assert reason_to_drop(pairing, said, LoweRules()) == reason
+    assert reason_to_drop(said, LoweRules()) == reason
 
 
 def test_a_nick_of_the_day_before_counts_and_older_ones_do_not() -> None:

@@ -23,7 +23,7 @@ MANIFEST, CONFIG, IDF, VECTORS = "manifest.json", "config.toml", "idf.json", "ve
 
 
 def save_disentangler(model: Disentangler, folder: Path, *, config: Config, training: Mapping[str, Json]) -> str:
-    """Write the model; returns its fingerprint. An older manifest goes first, so that half a folder never looks whole."""
+    """Write the model; returns its fingerprint. An older manifest goes first: half a folder must never look whole."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MANIFEST).unlink(missing_ok=True)
     for old in (*folder.glob("first.*.txt"), *folder.glob("second.*.txt"), folder / VECTORS):
@@ -83,7 +83,9 @@ def read_manifest(folder: Path) -> dict[str, Json]:
     try:
         manifest: dict[str, Json] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         if manifest["kind"] != KIND or manifest["format"] != FORMAT:
-            raise DataError(f"{folder} holds {manifest['kind']!r}, format {manifest['format']}: not what this one reads.")
+            raise DataError(
+                f"{folder} holds {manifest['kind']!r}, format {manifest['format']}: not what this one reads."
+            )
         for name, digest in manifest["files"].items():
             if _digest(folder / name) != digest:
                 raise _damaged(folder, f"{name} is not what was written")

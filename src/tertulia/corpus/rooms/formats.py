@@ -148,6 +148,6 @@ def _day_change(log_format: LogFormat, line: str) -> date | None:
         return None
     words = found["date"].split()
     try:
-        return datetime.strptime(" ".join((*words[:2], words[-1])), log_format.date_form).date()  # noqa: DTZ007
+        return datetime.strptime(" ".join((*words[:2], words[-1])), log_format.date_form).date()
     except ValueError:
         return None

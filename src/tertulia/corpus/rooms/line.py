@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 Kind = Literal["message", "action", "system"]
@@ -96,7 +97,7 @@ def counts_to_twelve(hours: Iterable[int]) -> bool:
     (True, False, False)
     """
     seen = list(hours)
-    wraps = any(later < earlier for earlier, later in zip(seen, seen[1:], strict=False))
+    wraps = any(later < earlier for earlier, later in pairwise(seen))
     return wraps and all(1 <= hour <= 12 for hour in seen)
 
 

@@ -7,7 +7,8 @@ midnight (UTC); a text log without dates stays whole.
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime
-from itertools import groupby
+from itertools import accumulate, groupby
+from operator import itemgetter
 from pathlib import Path
 
 from tertulia.core.dialogue import Json
@@ -101,12 +102,11 @@ def _json(file: Path) -> Json:
 
 def by_day(lines: Sequence[RoomLine], name: str, room: str) -> Iterator[Log]:
     """Cut a log with dates at midnight; numbers stay those of the whole file."""
-    for day, group in groupby(lines, key=_day):
-        yield Log(f"{name}@{day.isoformat()}", room, tuple(group), day)
-
-
-def _day(line: RoomLine) -> date:
-    return datetime.fromtimestamp(line.time, UTC).date()
+    # The day never goes back: a line that comes late after midnight belongs to the new day.
+    latest = accumulate((line.time for line in lines), max)
+    dated = zip((datetime.fromtimestamp(moment, UTC).date() for moment in latest), lines, strict=True)
+    for day, group in groupby(dated, key=itemgetter(0)):
+        yield Log(f"{name}@{day.isoformat()}", room, tuple(line for _, line in group), day)
 
 
 def day_before(logs: Iterable[Log]) -> Iterator[tuple[Log, frozenset[str]]]:

@@ -1,4 +1,4 @@
-"""What the extracted dialogues are like: the table and the plot of the Ubuntu Dialogue Corpus (its table 3, figure 2)."""
+"""What the extracted dialogues are like: the figures that the Ubuntu Dialogue Corpus is described by."""
 
 import math
 from collections import Counter

@@ -66,6 +66,8 @@ class TfidfBot:
 
     def reply(self, asks: Sequence[Ask], /) -> list[Reply]:
         """The reply to the nearest message that the bot has not given before."""
+        if not asks:
+            return []
         start = time.perf_counter()
         near = self.index.similarity(self._queries(asks, self.options.persona_weight))
         chosen = [self._choose(ask, near[[row], :]) for row, ask in enumerate(asks)]
@@ -84,12 +86,14 @@ class TfidfBot:
 
     def score(self, asks: Sequence[Ask], candidates: Sequence[Sequence[str]], /) -> list[list[float]]:
         """Cosine of the query (last message and persona) with each candidate itself, as Persona-Chat ranks."""
+        if not asks:
+            return []
         queries = self._queries(asks, self.options.rank_persona_weight)
         flat = self.index.vectors([text for texts in candidates for text in texts])
         owner = np.repeat(np.arange(len(asks)), [len(texts) for texts in candidates])
         scores = np.asarray(queries[owner].multiply(flat).sum(axis=1)).ravel()
         ends = np.cumsum([len(texts) for texts in candidates])
-        return [part.tolist() for part in np.split(scores, ends[:-1])] if len(asks) else []
+        return [part.tolist() for part in np.split(scores, ends[:-1])]
 
     def _queries(self, asks: Sequence[Ask], persona_weight: float) -> sparse.csr_array:
         last = self.index.vectors([ask.last for ask in asks])
@@ -109,12 +113,12 @@ class TfidfBot:
         shuffle = np.random.default_rng(ask.seed).random(near.nnz)
         order = np.lexsort((shuffle, -near.data))
         considered = self._considered(near, order, said)
-        best = next((c for c in considered if c.dropped is None), None)
-        if best is None:
-            return _Choice(
-                considered[0].text, considered[0].score, considered, "had said all it could think of: repeated itself"
-            )
-        return _Choice(best.text, best.score, considered, None)
+        fresh = [c for c in considered if c.dropped is None]
+        if not fresh:
+            first = considered[0]
+            return _Choice(first.text, first.score, considered, "had said all it could think of: repeated itself")
+        chosen = fresh[(ask.attempt - 1) % len(fresh)]
+        return _Choice(chosen.text, chosen.score, considered, None)
 
     def _considered(self, near: sparse.csr_array, order: np.ndarray, said: set[str]) -> tuple[Candidate, ...]:
         """The nearest replies, no text twice, with those the conversation has heard already marked as dropped."""

@@ -1,0 +1,75 @@
+"""JSON lines to columns: all at once where every line is whole, one by one where some are damaged.
+
+Polars reads a block of lines quickly but refuses it altogether for one bad line, and takes half a surrogate pair for a
+zero. So a block that it refuses, or that could hold such a half, is read a second time line by line, to say which
+lines are damaged and why.
+"""
+
+import re
+from typing import NamedTuple
+
+import orjson
+import polars as pl
+
+from tertulia.core.dialogue import Json
+from tertulia.corpus.mining.shapes import Cleaning, Shape, columns
+
+_LONE_SURROGATE = re.compile(
+    rb"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]"  # may find some that are none
+)
+
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class Damage(NamedTuple):
+    """A line that could not be read."""
+
+    line: int
+    """Within the block, from 1."""
+    why: str
+
+
+class Parsed(NamedTuple):
+    """A block of lines."""
+
+    frame: pl.DataFrame
+    """As `shapes.columns` makes it; whole rows only."""
+    damage: list[Damage]
+
+
+def parse_lines(block: bytes, shape: Shape, cleaning: Cleaning) -> Parsed:
+    """The messages of a block of whole lines, and what was wrong with the others."""
+    if not _LONE_SURROGATE.search(block):
+        try:
+            frame = columns(shape, pl.read_ndjson(block, schema=shape.schema), cleaning)
+        except pl.exceptions.PolarsError:
+            pass
+        else:
+            if not frame["id"].null_count() and not frame["text"].null_count():
+                return Parsed(frame, [])
+    return _line_by_line(block, shape, cleaning)
+
+
+def _line_by_line(block: bytes, shape: Shape, cleaning: Cleaning) -> Parsed:
+    whole, damage = [], []
+    for number, line in enumerate(block.split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            whole.append(orjson.dumps(shape.pick(_record(line, shape))))
+        except ValueError as error:
+            damage.append(Damage(number, str(error)))
+    return Parsed(columns(shape, pl.read_ndjson(b"\n".join(whole), schema=shape.schema), cleaning), damage)
+
+
+def _record(line: bytes, shape: Shape) -> dict[str, Json]:
+    try:
+        record = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise ValueError(f"not valid JSON ({error.msg.split(':')[0]})") from None
+    if not isinstance(record, dict):
+        raise ValueError("a message must be an object")  # noqa: TRY004 - a fault of the line, as any other
+    if missing := shape.missing(record):
+        raise ValueError(f"a message needs {missing!r}")
+    return record
