@@ -62,33 +62,40 @@ TEMPLATE = (
 
 
 class TinyModels:
-    """Two-layer random Llamas and a tokenizer of bytes, saved as anybody's model would be."""
+    """Two-layer random models and a tokenizer of bytes, saved as anybody's model would be."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def make(
-        self, name: str, *, template: str | None = TEMPLATE, window: int = 512, end: str | None = "<|end|>"
+        self,
+        name: str,
+        *,
+        template: str | None = TEMPLATE,
+        window: int = 512,
+        end: str | None = "<|end|>",
+        learned_positions: bool = False,
     ) -> Path:
-        """The folder of a model; the same name is the same model."""
+        """The folder of a model: a Llama, or a GPT-2 where positions are learned. The same name is the same model."""
         folder = self.folder / name
         if not folder.exists():
             torch = pytest.importorskip("torch")
             transformers = pytest.importorskip("transformers")
             tokenizer = self._tokenizer(transformers, template, end)
-            torch.manual_seed(5)
-            config = transformers.LlamaConfig(
+            kind = transformers.GPT2Config if learned_positions else transformers.LlamaConfig
+            config = kind(
                 vocab_size=len(tokenizer),
                 hidden_size=32,
-                intermediate_size=64,
                 num_hidden_layers=2,
                 num_attention_heads=4,
                 max_position_embeddings=window,
                 initializer_range=0.6,
                 bos_token_id=None,
                 eos_token_id=tokenizer.eos_token_id,
+                **({} if learned_positions else {"intermediate_size": 64}),
             )
-            transformers.LlamaForCausalLM(config).save_pretrained(folder)
+            torch.manual_seed(5)
+            transformers.AutoModelForCausalLM.from_config(config).save_pretrained(folder)
             tokenizer.save_pretrained(folder)
         return folder
 

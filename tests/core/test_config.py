@@ -127,3 +127,4 @@ def test_what_was_saved_reads_the_same(tmp_path_factory: pytest.TempPathFactory,
     file = tmp_path_factory.getbasetemp() / "oven.toml"
     save(oven, file)
     assert resolve(Oven, file) == oven
+    assert {*load_toml(file), "book"} == set(Oven.model_fields), "defaults are written too: they may change"

@@ -129,6 +129,7 @@ def test_sentences_are_squashed_and_never_empty(text: str) -> None:
         ("It costs 3.50 here.", ["It costs 3.50 here."]),
         ("See www.example.org for it.", ["See www.example.org for it."]),
         ("Really?!? No way...", ["Really?!?", "No way..."]),
+        ("Well… I see.", ["Well…", "I see."]),
         ('He said "stop." Then left.', ['He said "stop."', "Then left."]),
         ("No. I won't.", ["No.", "I won't."]),
         ("Look at no. 5 there.", ["Look at no. 5 there."]),

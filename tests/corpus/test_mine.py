@@ -1,3 +1,5 @@
+"""Mining as a job, on the sample and on small forums; its engines are tested in mining/."""
+
 import gzip
 import json
 import tomllib
@@ -12,17 +14,20 @@ from tertulia.core.dialogue import Message
 from tertulia.core.errors import DamagedLine, DataError
 from tertulia.corpus.load import load_dialogues
 from tertulia.corpus.mine import MineConfig, MineOutcome, marked, mine, read_messages
+from tertulia.corpus.rules import MiningRules
+from tertulia.corpus.subwords import SubwordCounter
+from tertulia.corpus.trees import mine_trees
 
 
 @pytest.fixture(scope="module")
 def mined(tmp_path_factory: pytest.TempPathFactory) -> tuple[MineConfig, MineOutcome]:
-    config = MineConfig(out=tmp_path_factory.mktemp("mine") / "deep" / "down", max_repeats=10)
+    config = MineConfig(out=tmp_path_factory.mktemp("mine") / "deep" / "down", max_repeats=10, dialogues=True)
     return config, mine(config)
 
 
 def test_the_folder_explains_itself(mined: tuple[MineConfig, MineOutcome]) -> None:
     config, outcome = mined
-    assert {f.name for f in config.out.iterdir()} == {"pairs.parquet", "funnel.json", "subwords.model", "config.toml"}
+    assert {"pairs.parquet", "funnel.json", "subwords.model", "config.toml"} <= {f.name for f in config.out.iterdir()}
     assert resolve(MineConfig, config.out / "config.toml") == config
     record = json.loads((config.out / "funnel.json").read_text())
     assert record["messages"] == outcome.funnel.messages == len(sample.messages())
@@ -30,6 +35,15 @@ def test_the_folder_explains_itself(mined: tuple[MineConfig, MineOutcome]) -> No
     assert record["version"] == __version__
     assert record["subwords"] == outcome.subwords
     assert tomllib.loads((config.out / "config.toml").read_text())["max_repeats"] == 10
+
+
+def test_it_agrees_with_the_definition(mined: tuple[MineConfig, MineOutcome]) -> None:
+    config, outcome = mined
+    counter = SubwordCounter((config.out / "subwords.model").read_bytes())
+    plain = mine_trees(sample.messages(), MiningRules(max_repeats=10), subwords=counter, unsafe=marked)
+    assert outcome.funnel == plain.funnel
+    found = {d.id: [(t.speaker, t.text, t.source) for t in d.turns] for d in load_dialogues(outcome.pairs)}
+    assert found == {d.id: [(t.speaker, t.text, t.source) for t in d.turns] for d in plain.pairs}
 
 
 def test_the_pairs_lead_back_to_the_messages(mined: tuple[MineConfig, MineOutcome]) -> None:
@@ -53,7 +67,7 @@ def test_what_is_marked_as_rude_is_gone_unless_told_otherwise(
     rude = {m.id for m in sample.messages() if marked(m)}
     assert rude
     assert not rude & {t.source[0] for d in load_dialogues(outcome.pairs) for t in d.turns}
-    kind = mine(config.model_copy(update={"out": tmp_path, "unsafe": "none"}))
+    kind = mine(config.model_copy(update={"out": tmp_path / "kind", "unsafe": "none"}))
     assert kind.funnel.removed["unsafe"] == 0
     assert rude & {t.source[0] for d in load_dialogues(kind.pairs) for t in d.turns}
 
@@ -82,20 +96,23 @@ def test_messages_of_a_folder_with_damaged_lines(tmp_path: Path) -> None:
     assert outcome.funnel.pairs == 1
     assert json.loads((tmp_path / "out" / "funnel.json").read_text())["damaged lines"] == 1
     with pytest.raises(DamagedLine):
-        mine(MineConfig(source=str(source), out=tmp_path / "out", strict=True))
+        mine(MineConfig(source=str(source), out=tmp_path / "strict", strict=True))
 
 
 @pytest.mark.parametrize("content", ["", "oops\n", '{"id":"d","turns":[]}\n'])
 def test_no_messages_at_all(tmp_path: Path, content: str) -> None:
     file = tmp_path / "x.jsonl"
     file.write_text(content)
-    with pytest.raises(DataError, match="There are no messages"):
+    with pytest.raises(DataError, match="no messages"):
         mine(MineConfig(source=str(file), out=tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
 
-def test_a_packed_file_cut_short_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cut", [-12, 30])
+def test_a_packed_file_cut_short_is_refused(tmp_path: Path, cut: int) -> None:
     file = tmp_path / "x.jsonl.gz"
-    file.write_bytes(gzip.compress(lines(FORUM * 50).encode())[:-12])
-    with pytest.raises(DataError, match="cannot be read to its end"):
+    file.write_bytes(gzip.compress(lines(FORUM * 50).encode())[:cut])
+    with pytest.raises(DataError, match=r"x\.jsonl\.gz"):
         list(read_messages(str(file), Problems()))
+    with pytest.raises(DataError, match=r"x\.jsonl\.gz"):
+        mine(MineConfig(source=str(file), out=tmp_path / "out"))

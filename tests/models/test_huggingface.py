@@ -1,5 +1,6 @@
 import shutil
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,15 @@ from tertulia.models.huggingface import ChatModel, Sampling, Written, _draw  # n
 
 GREEDY = Sampling(temperature=0, repetition_penalty=1, max_tokens=20)
 PROMPTS = ["how are you", "hi", "tell me of the sea, please, and of the wind 🙂"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """So small a model is quickest with one, above all on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +82,10 @@ def test_greedy_is_what_generate_does(model: ChatModel) -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_a_row_does_not_depend_on_its_neighbours(model: ChatModel, temperature: float) -> None:
+@pytest.mark.parametrize("learned_positions", [False, True])
+def test_a_row_does_not_depend_on_its_neighbours(tiny_models: Any, temperature: float, learned_positions: bool) -> None:
+    name = "learned" if learned_positions else "chat"
+    model = ChatModel.load(str(tiny_models.make(name, learned_positions=learned_positions)))
     sampling = [Sampling(temperature=temperature, seed=i, max_tokens=15) for i in range(3)]
     together = write(model, prompts(model), sampling)
     alone = [write(model, [p], [s])[0] for p, s in zip(prompts(model), sampling, strict=True)]

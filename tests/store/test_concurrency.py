@@ -125,60 +125,43 @@ def test_readers_see_whole_pairs_while_others_write(store: Store, conversation: 
 
 
 CHATTER = """
-import sys, threading
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from tertulia.store import Store
 
-url, owner = sys.argv[1:]
-def chat(store, conversation):
-    for number in range(25):
+def chat(store, owner):
+    conversation = store.create_conversation(owner, "tfidf").id
+    print("begun", flush=True)
+    for number in range(40):
         said = store.say(conversation, owner, "hello", key=str(number), bot="tfidf")
         store.finish(said.bot.id, text="hi", status="done")
-with Store.open(url) as store:
-    print("ready", flush=True)
-    sys.stdin.readline()
-    conversations = [store.create_conversation(owner, "tfidf").id for _ in range(4)]
-    threads = [threading.Thread(target=chat, args=(store, id)) for id in conversations]
-    [thread.start() for thread in threads]
-    [thread.join() for thread in threads]
+
+with Store.open(sys.argv[1]) as store, ThreadPoolExecutor(4) as pool:
+    list(pool.map(chat, [store] * 4, ["bob"] * 4))
 """
 
 
-def test_two_processes_write_to_one_database_at_once(url: str, python: Python) -> None:
-    processes = [python(CHATTER, url, owner) for owner in ("ada", "bob")]
-    assert [process.stdout.readline() for process in processes if process.stdout] == ["ready\n", "ready\n"]
-    for process in processes:
-        assert process.stdin
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    assert [process.wait(60) for process in processes] == [0, 0]
+def test_two_processes_write_to_one_database_at_once(store: Store, url: str, python: Python) -> None:
+    other = python(CHATTER, url)
+    assert other.stdout
+    assert other.stdout.readline() == "begun\n"
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(chat, repeat(store), ["ada"] * 4, repeat(40)))
+    assert other.wait(60) == 0
+    for owner in ("ada", "bob"):
+        found = list(store.export(owner))
+        assert [len(one.turns) for one in found] == [80] * 4
+        assert {turn.status for one in found for turn in one.turns} == {"done"}
+
+
+def test_a_new_database_may_be_opened_by_several_at_once(url: str, at_once: AtOnce) -> None:
+    def open_and_use() -> str:
+        with Store.open(url) as store:
+            return store.create_conversation(OWNER, "tfidf").id
+
+    made = at_once([open_and_use] * 6)
     with Store.open(url) as store:
-        for owner in ("ada", "bob"):
-            assert [len(one.turns) for one in store.export(owner)] == [50] * 4
-            assert {turn.status for one in store.export(owner) for turn in one.turns} == {"done"}
-
-
-OPENER = """
-import sys
-from tertulia.store import Store
-print("ready", flush=True)
-sys.stdin.readline()
-with Store.open(sys.argv[1]) as store:
-    store.create_conversation("ada", "tfidf")
-"""
-
-
-def test_several_processes_may_open_a_new_database_at_once(url: str, python: Python) -> None:
-    processes = [python(OPENER, url) for _ in range(3)]
-    for process in processes:
-        assert process.stdout
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        assert process.stdin
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    assert [process.wait(60) for process in processes] == [0] * 3
-    with Store.open(url) as store:
-        assert len(store.conversations("ada")) == 3
+        assert sorted(made) == sorted(line.id for line in store.conversations(OWNER))
 
 
 def test_close_waits_for_what_was_begun(url: str) -> None:

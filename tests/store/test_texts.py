@@ -1,6 +1,8 @@
 """Texts and what is known about replies: stored exactly, refused clearly, and erased wholly."""
 
 import contextlib
+import sqlite3
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -145,3 +147,16 @@ def test_erased_text_is_gone_from_the_files_too(sqlite_url: str, tmp_path: Path)
         assert any(SECRET.encode() in file.read_bytes() for file in tmp_path.glob("chat.db*"))
         store.erase_owner(OWNER)
         assert not any(SECRET.encode() in file.read_bytes() for file in tmp_path.glob("chat.db*"))
+
+
+def test_a_reader_cannot_hold_up_an_erasure(sqlite_url: str, tmp_path: Path) -> None:
+    with Store.open(sqlite_url) as store, contextlib.closing(sqlite3.connect(tmp_path / "chat.db")) as reader:
+        fill(store, OWNER)
+        reader.execute("BEGIN")
+        before = reader.execute("SELECT count(*) FROM turns").fetchone()
+        started = time.monotonic()
+        assert store.erase_owner(OWNER) == 1
+        assert time.monotonic() - started < 5
+        assert reader.execute("SELECT count(*) FROM turns").fetchone() == before == (11,)
+        reader.rollback()
+        assert reader.execute("SELECT count(*) FROM turns").fetchone() == (0,)

@@ -16,6 +16,15 @@ from tertulia.talk.bots.huggingface import HuggingFaceBot, HuggingFaceOptions, f
 from tertulia.talk.spec import make_bot  # noqa: E402
 
 
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """So small a model is quickest with one, above all on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="module")
 def bot(tiny_models: Any) -> HuggingFaceBot:
     options = HuggingFaceOptions(temperature=0.9, max_tokens=24, instructions="")
@@ -244,20 +253,10 @@ def test_long_conversations_are_answered(bot: HuggingFaceBot) -> None:
     assert all(r.usage and r.usage.prompt <= 512 - 24 for r in replies)
 
 
-def test_a_small_window_holds_prompt_and_reply() -> None:
+def test_a_small_window_holds_prompt_and_reply(tiny_models: Any) -> None:
     """A model with learned positions cannot go a token past its window."""
-    torch.manual_seed(0)
-    config = transformers.GPT2Config(
-        vocab_size=300, n_positions=32, n_embd=16, n_layer=2, n_head=2, bos_token_id=256, eos_token_id=256
-    )
-    tokenizers = pytest.importorskip("tokenizers")
-    letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
-    raw = tokenizers.Tokenizer(tokenizers.models.BPE(vocab={c: i for i, c in enumerate(letters)}, merges=[]))
-    raw.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    raw.decoder = tokenizers.decoders.ByteLevel()
-    raw.add_special_tokens(["<|end|>"])
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="<|end|>")
-    small = HuggingFaceBot(ChatModel(transformers.GPT2LMHeadModel(config), tokenizer, name="small"))
+    folder = tiny_models.make("small", template=None, window=32, learned_positions=True)
+    small = HuggingFaceBot(ChatModel.load(str(folder)))
     for wish in (ask("hi"), ask("a good deal longer than the window is"), ask("hi", max_tokens=31)):
         (reply,) = small.reply([wish])
         assert reply.usage is not None

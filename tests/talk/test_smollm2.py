@@ -53,14 +53,14 @@ class TestRealWeights:
         assert "Marisol" in reply.text
 
     def test_the_same_seed_gives_the_same_answer(self, bot: SmolLM2Bot) -> None:
-        wishes = [ask("Tell me about your day.", seed=s, temperature=1, max_tokens=15) for s in (1, 1, 2)]
+        wishes = [ask("Tell me about your day.", seed=s, temperature=1, max_tokens=8) for s in (1, 1, 2)]
         one, again, other = bot.reply(wishes)
         assert one.text == again.text != other.text
         assert bot.reply(wishes[:1])[0].text == one.text
 
     def test_streaming(self, bot: SmolLM2Bot) -> None:
-        pieces = list(bot.stream([ask("How are you?", max_tokens=12)], alive=lambda _: True))
-        assert len(pieces) > 5
+        pieces = list(bot.stream([ask("How are you?", max_tokens=8)], alive=lambda _: True))
+        assert len(pieces) > 4
         assert pieces[-1].reply is not None
         assert "".join(p.text for p in pieces) == pieces[-1].reply.text
 

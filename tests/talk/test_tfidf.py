@@ -138,7 +138,7 @@ def key(reply: Reply) -> tuple[object, ...]:
     return (reply.text, reply.score, reply.candidates, reply.note, reply.provenance)
 
 
-questions = sorted({t.text for d in sample.dialogues("valid") for t in d.turns}) + ["", "zzz qqq"]
+questions = [*sorted({t.text for d in sample.dialogues("valid") for t in d.turns}), "", "zzz qqq"]
 asks = st.builds(
     lambda said, seed, persona: ask(*said, seed=seed, persona=persona),
     st.lists(st.sampled_from(questions), max_size=3),
@@ -158,6 +158,7 @@ def test_the_same_ask_gives_the_same_reply_whatever_the_batch(sample_bot: TfidfB
 def test_an_empty_batch(bot: TfidfBot) -> None:
     assert bot.reply([]) == []
     assert bot.score([], []) == []
+    assert bot.score([ask("hi")], [[]]) == [[]]
 
 
 def test_scores_are_cosines_with_the_candidates_themselves(bot: TfidfBot) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, TypeVar
 import typer
 from rich.text import Text
 
+from tertulia.cli.corpus_sets import ranking_set, split
 from tertulia.cli.output import (
     AsJson,
     Bars,
@@ -38,6 +39,8 @@ from tertulia.corpus.tasks import ConvertConfig, GetConfig, ReadConfig, ShowConf
 from tertulia.corpus.write import save_dialogues, save_exchanges, written_as
 
 app = typer.Typer()
+app.command()(split)
+app.command("testset")(ranking_set)
 T = TypeVar("T")
 _BUNDLED = "the bundled corpus: give this name wherever a corpus is wanted"
 _PARQUET = "Tertulia's own dialogues in Parquet"
@@ -143,7 +146,7 @@ def show(
     """Show dialogues or exchanges as people read them."""
     given = {"target": target, "split": split, "format": format, "strict": strict}
     settings = resolve(ShowConfig, config, given | {"part": part, "limit": limit, "skip": skip})
-    if settings.target == SAMPLE and not json and not split and settings.part != "dialogues":
+    if settings.target == SAMPLE and not json and not settings.split and settings.part != "dialogues":
         show_sample(settings)
         return
     problems = Problems()

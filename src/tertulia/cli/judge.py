@@ -49,6 +49,7 @@ def rank(
         tasks = rank_tasks(dialogues, settings)
         results = []
         for spec in settings.bots:
+            bars.step(f"Loading {spec}")
             bot = make_bot(spec)
             bars.step(f"Ranking with {spec}", total=len(tasks))
             results.append(judge_rank(bot, tasks, settings, progress=bars.advance))

@@ -24,6 +24,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "demo": Command("tertulia.cli.demo:demo", "The main job, end to end, on the bundled sample."),
     "corpus": Command("tertulia.cli.corpus:app", "Look at, convert and mine corpora."),
+    "train": Command("tertulia.cli.train:train", "Train what a recipe's TOML file describes."),
     "chat": Command("tertulia.cli.chat:chat", "Talk to a bot in the terminal."),
     "serve": Command("tertulia.cli.serve:serve", "Serve bots: a chat page and an OpenAI-compatible API."),
     "selfplay": Command("tertulia.cli.selfplay:selfplay", "Let bots talk to each other."),
@@ -44,11 +45,11 @@ def build(load: Sequence[str] = ()) -> typer.Typer:
 
     @root.callback()
     def options(
-        version: bool = typer.Option(False, "--version", help="Print the version and stop.", is_eager=True),
+        version: bool = typer.Option(
+            False, "--version", help="Print the version and stop.", is_eager=True, callback=_version
+        ),
     ) -> None:
-        if version:
-            typer.echo(__version__)
-            raise typer.Exit
+        pass
 
     for name, command in COMMANDS.items():
         if name not in load:
@@ -80,6 +81,12 @@ def run(argv: Sequence[str] | None = None) -> None:
         # The reader of our output has gone (`| head`): nothing to say, and nobody to say it to.
         sys.stderr.close()
         raise SystemExit(1) from None
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(__version__)
+        raise typer.Exit
 
 
 def _line_of_help() -> None:

@@ -41,7 +41,7 @@ def _help(config: type[Config], field: str) -> str:
     default = info.default
     if info.is_required() or default is None or default is False or default in ("", ()):
         return info.description or ""
-    shown = " ".join(default) if isinstance(default, tuple) else default
+    shown = " ".join(map(str, default)) if isinstance(default, tuple) else default
     return f"{info.description} [default: {shown}]".replace("True]", "yes]")
 
 

@@ -9,7 +9,7 @@ from rich.text import Text
 from tertulia import sample
 from tertulia.cli.output import AsJson, Bars, ConfigFile, argument, option, out, print_json
 from tertulia.core.config import resolve
-from tertulia.corpus.load import save_dialogues
+from tertulia.corpus.write import check_target, save_dialogues
 from tertulia.metrics.diversity import distinct
 from tertulia.talk.selfplay import Seat, SelfplayConfig
 from tertulia.talk.selfplay import selfplay as play
@@ -30,6 +30,7 @@ def selfplay(
     """Let one bot talk to itself, or two to each other."""
     given = {"bots": bots or None, "out": out_file, "conversations": conversations, "turns": turns}
     settings = resolve(SelfplayConfig, config, given | {"opener": opener, "personas": personas, "seed": seed})
+    check_target(settings.out)
     with Bars() as bars:
         bars.step("Loading bots")
         made = {spec: make_bot(spec) for spec in dict.fromkeys(settings.bots)}

@@ -13,7 +13,7 @@ from tertulia.core.dialogue import Dialogue, Evidence, Exchange, Json, Message, 
 from tertulia.core.errors import DamagedLine
 
 T = TypeVar("T")
-DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
+DAMAGE = (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError, OverflowError)
 """What decoding a damaged record may raise."""
 
 

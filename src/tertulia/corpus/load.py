@@ -16,7 +16,17 @@ from tertulia import sample
 from tertulia.core.codec import DAMAGE, Problems, read_lines
 from tertulia.core.dialogue import Dialogue, Exchange, Json, exchanges
 from tertulia.core.errors import DataError, UnknownName, UsageError
-from tertulia.corpus.readers.base import JSON_LINES, AnyReader, Holds, Item, Reader, TextReader, read_records
+from tertulia.corpus.readers.base import (
+    ENDINGS,
+    JSON_LINES,
+    OTHER_ENDINGS,
+    AnyReader,
+    Holds,
+    Item,
+    Reader,
+    TextReader,
+    read_records,
+)
 from tertulia.corpus.readers.opening import open_text as open_text
 from tertulia.corpus.readers.records import json_document, json_lines
 from tertulia.corpus.shards import read_parquet
@@ -25,10 +35,6 @@ from tertulia.corpus.write import save_dialogues as save_dialogues
 from tertulia.corpus.write import save_exchanges as save_exchanges
 
 T = TypeVar("T")
-ENDINGS = (*JSON_LINES, ".parquet")
-"""Files that are a corpus wherever they lie."""
-OTHER_ENDINGS = (".json", ".json.gz", ".txt", ".txt.gz", ".tsv", ".tsv.gz", ".csv", ".csv.gz")
-"""Files that are taken for a corpus in a folder that has none of the above."""
 ASIDE = ("readme*", "licen[cs]e*", "notice*", "*.partial*", "sources.json")
 """Files that lie in many folders and are no corpus; a format adds those that it leans on."""
 SAMPLE = "sample"
@@ -87,6 +93,8 @@ def files_of(target: Path, *, split: str | None = None) -> list[Path]:
         return [target]
     if not target.exists():
         raise DataError(f"There is no {target}.", hint=f"Give a file, a folder, or {SAMPLE!r} for the bundled corpus.")
+    if not target.is_dir():
+        raise DataError(f"{target} is neither a file nor a folder.", hint="Copy what it gives into a file first.")
     there = sorted(f for f in target.iterdir() if f.is_file())
     found = [f for f in there if f.name.endswith(ENDINGS)] or _others(there)
     found = [f for f in found if split is None or f.name.startswith(split)]

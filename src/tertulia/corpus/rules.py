@@ -26,7 +26,7 @@ class MiningRules(Config):
 
     min_subwords: int = Field(2, ge=0)
     """Shorter messages go."""
-    max_subwords: int = Field(128, ge=1)
+    max_subwords: int = Field(128, ge=1, lt=65_535)
     """Longer messages go."""
     min_letters: float = Field(0.70, ge=0, le=1)
     """Share of a message's characters, blanks included, that must be letters."""

@@ -87,6 +87,12 @@ def dialogue_time(dialogue: Dialogue) -> float | None:
     return float(time) if isinstance(time, int | float) and not isinstance(time, bool) else None
 
 
+def authors_of(dialogue: Dialogue) -> list[str]:
+    """Who speaks: the person behind a role ("a", "user") where the persona tells, else the speaker's name."""
+    known = {speaker: dialogue.persona_of(speaker) for speaker in dialogue.speakers}
+    return [persona.id if persona and persona.id else speaker for speaker, persona in known.items()]
+
+
 def _groups(dialogues: Sequence[Dialogue], keys: Callable[[Dialogue], Iterable[str]]) -> list[list[Dialogue]]:
     """Dialogues that share a key, directly or through others, together (union-find)."""
     parent = list(range(len(dialogues)))
@@ -113,7 +119,7 @@ def _conversation(dialogue: Dialogue) -> Iterable[str]:
 
 def _authors(dialogue: Dialogue) -> Iterable[str]:
     yield f"thread {dialogue.meta.get('thread') or dialogue.id}"
-    yield from (f"author {speaker}" for speaker in dialogue.speakers)
+    yield from (f"author {author}" for author in authors_of(dialogue))
 
 
 def _ordered(groups: list[list[Dialogue]], config: SplitConfig) -> list[list[Dialogue]]:
@@ -150,5 +156,5 @@ def _text(dialogue: Dialogue) -> str:
 
 def author_overlap(parts: dict[str, list[Dialogue]]) -> int:
     """How many speakers are in more than one split (0 after a split by author)."""
-    seen = Counter(s for part in parts.values() for s in {s for d in part for s in d.speakers})
+    seen = Counter(a for part in parts.values() for a in {a for d in part for a in authors_of(d)})
     return sum(n > 1 for n in seen.values())

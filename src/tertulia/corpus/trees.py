@@ -29,6 +29,14 @@ class Funnel:
     kept: int = 0
     pairs: int = 0
 
+    def add(self, other: "Funnel") -> None:
+        """Count another part of the corpus too."""
+        self.messages += other.messages
+        self.kept += other.kept
+        self.pairs += other.pairs
+        for reason, count in other.removed.items():
+            self.removed[reason] += count
+
     def steps(self) -> list[tuple[str, int]]:
         """For tables and pictures: what was left after each step."""
         left, steps = self.messages, [("messages", self.messages)]

@@ -23,6 +23,8 @@ def unpack(archive: Path, folder: Path) -> list[str]:
         if archive.name.endswith(TAR):
             return list(_untar(archive, folder))
         if archive.name.endswith(".gz"):
+            if not archive.stat().st_size:
+                raise EOFError("it is empty")
             name = archive.name.removesuffix(".gz")
             with gzip.open(archive, "rb") as source:
                 _write(source, place(name, folder, archive))

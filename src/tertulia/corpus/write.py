@@ -2,19 +2,20 @@
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
 from tertulia.core.dialogue import Dialogue, Exchange
-from tertulia.core.errors import UsageError
-from tertulia.corpus.readers.base import AnyReader, Holds, Item
+from tertulia.core.errors import DataError, UsageError
+from tertulia.corpus.readers.base import ENDINGS, OTHER_ENDINGS, AnyReader, Holds, Item
 from tertulia.corpus.readers.opening import open_text
 from tertulia.corpus.shards import write_parquet
 from tertulia.corpus.table import READERS
 
 T = TypeVar("T", bound=Item)
-_KNOWN = (".jsonl", ".jsonl.gz", ".ndjson", ".parquet", ".json", ".json.gz", ".txt", ".txt.gz", ".tsv", ".csv")
+_KNOWN = (*ENDINGS, *OTHER_ENDINGS)
 
 
 def save_dialogues(dialogues: Iterable[Dialogue], path: Path, *, format: str = "tertulia") -> int:  # noqa: A002
@@ -22,14 +23,20 @@ def save_dialogues(dialogues: Iterable[Dialogue], path: Path, *, format: str = "
     if path.name.endswith(".parquet"):
         if format != "tertulia":
             raise UsageError(f"Parquet holds Tertulia's own dialogues; {format!r} is written as .jsonl.")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return write_parquet(dialogues, path)
+        with _writing(path):
+            return write_parquet(dialogues, path)
     return _save(dialogues, path, format, "dialogues")
 
 
 def save_exchanges(exchanges: Iterable[Exchange], path: Path, *, format: str = "exchanges") -> int:  # noqa: A002
     """Write exchanges; returns how many."""
     return _save(exchanges, path, format, "exchanges")
+
+
+def check_target(path: Path, *, format: str = "tertulia") -> None:  # noqa: A002
+    """Raise now what saving a file there would raise after the work: an ending that tells or fits no format."""
+    if not path.name.endswith(".parquet"):
+        _reader_for(path, format)
 
 
 def written_as(reader: AnyReader) -> tuple[str, ...]:
@@ -46,10 +53,20 @@ def _save(items: Iterable[T], path: Path, format_name: str, kind: Holds) -> int:
         reader = _reader_for(path, format_name)
     if reader.holds != kind:
         raise UsageError(f"The format {format_name!r} holds {reader.holds}, not {kind}.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if reader.write_folder:
-        return _write_folder(items, path, reader.write_folder)
-    return _write_file(items, path, reader)
+    with _writing(path):
+        if reader.write_folder:
+            return _write_folder(items, path, reader.write_folder)
+        return _write_file(items, path, reader)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Make the folder it goes into; a disk that is full or not ours is the world's fault."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise DataError(f"{path} cannot be written: {error.strerror or error}.") from None
 
 
 def _reader_for(path: Path, format_name: str) -> AnyReader:

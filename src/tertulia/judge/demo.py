@@ -80,7 +80,7 @@ def run_demo(config: DemoConfig, progress: Progress | None = None) -> DemoOutcom
     progress = progress or Silent()
     config.out.mkdir(parents=True, exist_ok=True)
     save(config, config.out / "config.toml")
-    mined = mine(MineConfig(out=config.out / "mined", max_repeats=DEMO_REPEATS), progress)
+    mined = mine(MineConfig(out=config.out / "mined", max_repeats=DEMO_REPEATS, dialogues=True), progress)
     progress.step("Indexing the retrieval bot")
     indexed = demo_index(mined)
     indexed.index.save(config.out / "tfidf")

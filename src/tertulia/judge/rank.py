@@ -30,8 +30,8 @@ class RankConfig(Config):
     """Bots to judge."""
     data: str = "sample"
     """A file or folder of dialogues, or `sample`."""
-    split: str | None = "valid"
-    """The split to take; tune on valid, look at test once."""
+    split: str = "valid"
+    """The split to take, empty for all; tune on valid, look at test once."""
     candidates: int = Field(20, ge=2, le=1000)
     """The true reply and its distractors together."""
     persona: Literal["none", "own"] = "own"

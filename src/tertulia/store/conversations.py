@@ -26,7 +26,8 @@ ABANDONED_ERROR = "The server stopped before this reply was finished."
 # Statements are built once, and turns selected in the order of `StoredTurn`'s fields: at a thousand messages a second
 # it is Python, not the disk, that takes the time.
 _C, _T = conversations.c, turns.c
-_COLUMNS = [_T[field.name] for field in fields(StoredTurn)]
+_NAMES = [field.name for field in fields(StoredTurn)]
+_COLUMNS = [_T[name] for name in _NAMES]
 _STATUS = _COLUMNS.index(_T.status)
 _WAITS = or_(_T.status == PENDING, _T.status == ABANDONED)
 
@@ -41,6 +42,7 @@ _SAID_OR_KEY = (  # without `reply`, which is by far the largest part and says n
 )
 _AT = _HISTORY.where(_T.position == bindparam("position"), _T.attempt == bindparam("attempt"))
 _BY_ID = select(*_COLUMNS).where(_T.id == bindparam("turn"))
+_ADD = insert(turns)
 _TOUCH = update(conversations).where(_C.id == bindparam("conversation"))
 _TOUCH_OF_TURN = update(conversations).where(
     _C.id == select(_T.conversation).where(_T.id == bindparam("turn"), _WAITS).scalar_subquery()
@@ -116,7 +118,7 @@ def say(connection: Connection, conversation: str, owner: str, text: str, *, key
     now, place = datetime.now(UTC), found.places
     user = StoredTurn(uuid4().hex, conversation, place, "user", text, now, "done")
     reply = StoredTurn(uuid4().hex, conversation, place + 1, "bot", "", now, "pending", bot)
-    connection.execute(insert(turns), [_row(user, key), _row(reply)])
+    connection.execute(_ADD, [_row(user, key), _row(reply)])
     _touch(connection, conversation, title=found.title or title_of(text), places=place + 2)
     return Said(user, reply, True, tuple(current))
 
@@ -135,7 +137,7 @@ def regenerate(connection: Connection, conversation: str, owner: str, *, key: st
     new = StoredTurn(uuid4().hex, conversation, old.position, "bot", "", datetime.now(UTC), "pending", bot)
     new = replace(new, replaces=old.id, attempt=old.attempt + 1)
     connection.execute(update(turns).where(_T.id == old.id).values(current=false()))
-    connection.execute(insert(turns), _row(new, key))
+    connection.execute(_ADD, _row(new, key))
     _touch(connection, conversation)
     return Said(user, new, True, tuple(before))
 
@@ -236,7 +238,7 @@ def _turn(row: Sequence[Any]) -> StoredTurn:
 
 
 def _row(turn: StoredTurn, key: str | None = None) -> dict[str, Any]:
-    return {field.name: getattr(turn, field.name) for field in fields(turn)} | {"key": key}
+    return {name: getattr(turn, name) for name in _NAMES} | {"key": key}
 
 
 def _persona_json(persona: Persona | None) -> dict[str, Json] | None:

@@ -7,7 +7,6 @@ PostgreSQL: bounded waits for the server and for locks, and a look at each poole
 """
 
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -68,54 +67,44 @@ def transaction(engine: Engine, *, write: bool = False) -> Iterator[Connection]:
 def prepare(engine: Engine, *, busy_seconds: float) -> None:
     """Make the first connection, with errors that say what is wrong, and switch a new SQLite file to the log."""
     if not is_sqlite(engine.url):
-        with engine.connect():
-            return
+        engine.connect().close()
+        return
     path = Path(engine.url.database or "")
     if path.is_dir():
         raise StoreError(f"{path} is a folder, not a database file.", hint="Name a file in it.")
     if not path.parent.is_dir():
         raise StoreError(f"There is no folder {path.parent} for the database.", hint="Make the folder first.")
-    _switch_to_log(engine, time.monotonic() + busy_seconds)
-
-
-def pragma(engine: Engine, statement: str) -> Any:
-    """The first value that a SQLite pragma answers, outside any transaction."""
-    with closing(engine.raw_connection()) as connection, closing(connection.cursor()) as cursor:
-        cursor.execute(f"PRAGMA {statement}")
-        row = cursor.fetchone()
-        return row[0] if row else None
-
-
-def _switch_to_log(engine: Engine, deadline: float) -> None:
-    """Once for each file. SQLite does not wait for others here, so we must: several programs may start at once."""
-    while True:
-        try:
-            mode = pragma(engine, "journal_mode = WAL")
-            break
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-    if mode != "wal":
+    if _pragma(engine, "journal_mode = WAL", busy_seconds) != "wal":
         raise StoreError(
-            f"SQLite cannot keep a write-ahead log beside {engine.url.database}.",
+            f"SQLite cannot keep a write-ahead log beside {path}.",
             hint="Put the file on a local disk: network file systems cannot share one.",
         )
 
 
+def empty_log(engine: Engine) -> None:
+    """Take out of SQLite's log what was deleted; where a reader is in the way for long, later commits overwrite it."""
+    if is_sqlite(engine.url):
+        _pragma(engine, "wal_checkpoint(TRUNCATE)", busy_seconds=1)  # meanwhile nobody can write
+
+
+def _pragma(engine: Engine, statement: str, busy_seconds: float) -> Any:
+    file = engine.url.database or ""
+    with closing(sqlite3.connect(file, timeout=busy_seconds, isolation_level=None)) as connection:
+        return connection.execute(f"PRAGMA {statement}").fetchone()[0]
+
+
+# As many connections as threads are at work, since a thread that waits for one may starve: the pool hands one that has
+# just come back to the thread that asks next, not to the one that has waited longest. The first twenty stay open.
+_POOL: dict[str, Any] = {"pool_size": 20, "max_overflow": -1, "pool_use_lifo": True}
+
+
 def _sqlite(url: URL, busy_seconds: float) -> Engine:
-    engine = create_engine(
-        url,
-        connect_args={"timeout": busy_seconds, "isolation_level": None},
-        pool_size=8,
-        max_overflow=24,
-        pool_timeout=busy_seconds,
-    )
+    engine = create_engine(url, connect_args={"timeout": busy_seconds, "isolation_level": None}, **_POOL)
 
     @event.listens_for(engine, "connect")
     def _on_connect(connection: sqlite3.Connection, _: object) -> None:
-        for pragma in ("synchronous = FULL", "foreign_keys = ON", "secure_delete = ON"):
-            connection.execute(f"PRAGMA {pragma}")
+        for setting in ("synchronous = FULL", "foreign_keys = ON", "secure_delete = ON"):
+            connection.execute(f"PRAGMA {setting}")
 
     return engine
 
@@ -123,13 +112,11 @@ def _sqlite(url: URL, busy_seconds: float) -> Engine:
 def _postgresql(url: URL, busy_seconds: float) -> Engine:
     least, most = CONNECT_SECONDS
     options = url.query.get("options", "")
-    settings: dict[str, Any] = {
+    settings = {
         "connect_timeout": int(min(max(busy_seconds, least), most)),
         "options": f"{options if isinstance(options, str) else ' '.join(options)} -c lock_timeout={busy_seconds:.3f}s",
     }
     try:
-        return create_engine(
-            url, connect_args=settings, pool_pre_ping=True, pool_size=5, max_overflow=15, pool_timeout=busy_seconds
-        )
+        return create_engine(url, connect_args=settings, pool_pre_ping=True, **_POOL)
     except ImportError as error:
         raise MissingExtra("psycopg, which PostgreSQL needs,", "pip install 'tertulia[postgres]'") from error

@@ -17,7 +17,7 @@ from tertulia.core.errors import UsageError
 from tertulia.store import conversations as sql
 from tertulia.store.border import check_found, check_names, check_text, checked_json
 from tertulia.store.commit import Committer, Gate, GroupCommit, OwnCommit
-from tertulia.store.database import is_sqlite, make_engine, parse_url, pragma, prepare, shown, transaction
+from tertulia.store.database import empty_log, is_sqlite, make_engine, parse_url, prepare, shown, transaction
 from tertulia.store.migrate import upgrade
 from tertulia.store.records import UNSET, Conversation, ConversationLine, Ending, NotFound, Said, StoredTurn, Unset
 from tertulia.store.trouble import explained
@@ -158,13 +158,13 @@ class Store:
         check_names(owner=owner)
         check_found(id, "conversation")
         self._write(lambda c: sql.erase(c, id, owner))
-        self._scrub()
+        self._empty_log()
 
     def erase_owner(self, owner: str) -> int:
         """Delete all that an owner has, for good; the number of conversations."""
         check_names(owner=owner)
         erased = self._write(lambda c: sql.erase_all(c, owner))
-        self._scrub()
+        self._empty_log()
         return erased
 
     def export(self, owner: str, *, history: bool = False) -> Iterator[Conversation]:
@@ -189,11 +189,9 @@ class Store:
         with self._gate, explained(self.url):
             return self._committer.run(work)
 
-    def _scrub(self) -> None:
-        """Empty SQLite's log of what was deleted. Where readers are in the way, later commits overwrite it."""
-        if is_sqlite(self._engine.url):
-            with self._gate, explained(self.url):
-                pragma(self._engine, "wal_checkpoint(TRUNCATE)")
+    def _empty_log(self) -> None:
+        with self._gate, explained(self.url):
+            empty_log(self._engine)
 
 
 def _check_persona(persona: Persona | None) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from tertulia.core.errors import StoreError
 
@@ -33,7 +32,7 @@ _POSTGRESQL = {
 }
 _NO_ENTRY = (
     "{where} does not let us in: {why}",
-    "Check the user, the password and the database's name in the URL.",
+    "Check the user, the password and the database's name in the URL, and how many connections the server allows.",
 )
 _UNREACHABLE = (
     "{where} cannot be reached: {why}",
@@ -52,8 +51,6 @@ def explained(where: str) -> Iterator[None]:
 
 
 def _explain(error: Exception, where: str) -> StoreError:
-    if isinstance(error, PoolTimeout):
-        return StoreError(f"{where} is too busy: every connection is in use.", hint="Try again in a moment.")
     cause = error.orig if isinstance(error, DBAPIError) and error.orig else error
     why = str(cause).strip().partition("\n")[0]
     if isinstance(cause, sqlite3.Error):

@@ -67,6 +67,8 @@ class TfidfIndex:
 
     def vectors(self, texts: Sequence[str]) -> sparse.csr_array:
         """One row of unit length (or zero, for a text of unknown words) per text."""
+        if not texts:  # scikit-learn refuses none
+            return sparse.csr_array(np.zeros((0, len(self._vectorizer.vocabulary_)), dtype=np.float32))
         return sparse.csr_array(self._vectorizer.transform(texts))
 
     def similarity(self, queries: sparse.csr_array) -> sparse.csr_array:

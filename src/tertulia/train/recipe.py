@@ -15,6 +15,8 @@ from tertulia.train.table import RECIPES
 class RecipeConfig(Config):
     """What every recipe has: where its data is, where the run goes, and whether it goes on."""
 
+    recipe: str = ""
+    """The recipe's name, so that a run's own config can be trained again."""
     data: str = "sample"
     """A folder of data, or `sample` for the bundled corpus."""
     out: Path = Path("run")
@@ -51,7 +53,7 @@ class Recipe(Generic[C]):
 def read_recipe(file: Path, overrides: Mapping[str, Any] | None = None) -> tuple[Recipe[Any], RecipeConfig]:
     """The recipe that a TOML file names under `recipe`, and its config; options that are None were not given."""
     values = load_toml(file)
-    name = values.pop("recipe", None)
+    name = values.get("recipe")
     if not isinstance(name, str):
         raise ConfigError(f"{file} names no recipe.", hint=f"Begin it with recipe = one of: {', '.join(RECIPES)}")
     recipe: Recipe[Any] = RECIPES.get(name)

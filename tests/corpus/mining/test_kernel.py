@@ -1,6 +1,7 @@
 """The kernel against the plain definition: same pairs, same funnel, whatever the forest."""
 
 import random
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -10,12 +11,14 @@ from hypothesis import strategies as st
 
 from tertulia import sample
 from tertulia.core.dialogue import Message
+from tertulia.core.text import words
 from tertulia.corpus.mine import marked
+from tertulia.corpus.mining.columns import plain_rows, texts_of
 from tertulia.corpus.mining.forest import lines_to
-from tertulia.corpus.mining.hashing import hash_texts
+from tertulia.corpus.mining.hashing import hash_texts, hash_words
 from tertulia.corpus.mining.kernel import COLUMNS, DELETED, MARKED, Judge, judge
 from tertulia.corpus.mining.lengths import Lengths
-from tertulia.corpus.mining.words import Lexicon
+from tertulia.corpus.mining.words import Lexicon, word_hashes
 from tertulia.corpus.rules import MiningRules
 from tertulia.corpus.subwords import SubwordCounter, train_subwords
 from tertulia.corpus.trees import Funnel, mine_trees
@@ -53,7 +56,7 @@ def by_kernel(messages: list[Message], rules: MiningRules, lengths: Lengths) -> 
     lines = lines_to(judged.replies, judged.parent, context=rules.context)
     ids, authors, said = (column.to_pylist() for column in (judged.ids, judged.authors, judged.texts))
     ends = lines.offsets.tolist()
-    rows = [lines.members[a:b].tolist() for a, b in zip(ends, ends[1:], strict=False)]
+    rows = [lines.members[a:b].tolist() for a, b in pairwise(ends)]
     return [tuple((ids[r], authors[r], said[r]) for r in line) for line in rows], judged.funnel()
 
 
@@ -130,3 +133,33 @@ def test_the_order_of_messages_and_long_threads(counter: SubwordCounter, lengths
 
 def test_nothing(lengths: Lengths) -> None:
     assert by_kernel([], MiningRules(), lengths) == ([], Funnel())
+
+
+scripts = st.sampled_from("aB1'’-_ .éßİſΣς日本שָׁלוֹםनमस्ते́️👍“”…—½ﬁ\u0301\u200d\u00a0\u3000\u0e33") | st.characters(
+    exclude_categories=("Cs",)
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.text(scripts, max_size=15), max_size=6))
+def test_words_are_the_words_of_the_core(texts: list[str]) -> None:
+    """The same words by hash, row by row, whatever the script."""
+    array = pa.array(texts, pa.string())
+    plain = np.array([text.isascii() for text in texts], np.bool_)
+    found = word_hashes(array, plain, np.arange(len(texts)))
+    spelled = pa.array([word for text in texts for word in words(text)], pa.string())
+    whole = texts_of(spelled)
+    assert found.hashes.tolist() == hash_words(whole.data, whole.offsets[:-1], whole.offsets[1:]).tolist()
+    assert found.rows.tolist() == [row for row, text in enumerate(texts) for _ in words(text)]
+
+
+@settings(max_examples=300, deadline=None)
+@given(texts=st.lists(st.text(scripts, max_size=15), min_size=1, max_size=6))
+def test_lengths_are_those_of_plain_encoding(texts: list[str], counter: SubwordCounter, lengths: Lengths) -> None:
+    assert lengths.by_words
+    array = pa.array(texts, pa.string())
+    plain = plain_rows(texts_of(array))
+    assert plain.tolist() == [all(c.isprintable() or c in "\t\n\r" for c in t) and t.isascii() for t in texts]
+    for low, high in ((0, 3), (2, 9), (5, 128)):
+        bad = lengths.out_of_bounds(array, plain, low=low, high=high)
+        assert bad.tolist() == [not low <= counter(text) <= high for text in texts]

@@ -1,6 +1,8 @@
 """Files that appear only when they are whole, and files that are unpacked while they are read."""
 
+import fcntl
 import gzip
+import io
 import os
 import secrets
 from collections.abc import Iterator
@@ -38,6 +40,17 @@ def appearing(path: Path, *, durable: bool = False) -> Iterator[Path]:
         unfinished.unlink(missing_ok=True)
 
 
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Hold a lock while working in a folder; the system lets go of it when the process ends, however it ends."""
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DataError(f"Another run is at work in {path.parent.parent}.", hint="Wait until it is done.") from None
+        yield
+
+
 def sweep(folder: Path) -> int:
     """Remove what writers left who were killed; returns how many files that were."""
     left = list(folder.rglob(f"*{_UNFINISHED}"))
@@ -67,7 +80,8 @@ def open_bytes(path: str) -> IO[bytes]:
     if path.endswith(".zst"):
         # Reddit's dumps are packed with a window of 2 GB, which a reader has to allow.
         unpacker = zstandard.ZstdDecompressor(max_window_size=2**31)
-        return unpacker.stream_reader(Path(path).open("rb"), read_across_frames=True, closefd=True)
+        packed = Path(path).open("rb")  # noqa: SIM115 - closed with the reader
+        return io.BufferedReader(unpacker.stream_reader(packed, read_across_frames=True, closefd=True))
     return Path(path).open("rb")
 
 

@@ -26,20 +26,23 @@ class Links(NamedTuple):
 
 def first_of_each(keys: Hashes) -> Ints | None:
     """The rows to keep, in order, where some key occurs twice: the first of each; None where all differ."""
-    _, first = np.unique(keys, return_index=True)
-    return np.sort(first) if len(first) < len(keys) else None
+    ordered = np.sort(keys)
+    if (ordered[1:] != ordered[:-1]).all():
+        return None
+    return np.sort(np.unique(keys, return_index=True)[1])
 
 
-def message_keys(threads: StringArray, ids: StringArray) -> Hashes:
+def message_keys(thread_hashes: Hashes, ids: StringArray) -> Hashes:
     """What tells messages apart: thread and id."""
-    return together(hash_texts(threads), hash_texts(ids))
+    return together(thread_hashes, hash_texts(ids))
 
 
-def link(ids: StringArray, parents: StringArray, threads: StringArray) -> Links:
-    """Find every row's parent. A reply to the thread itself, whose opening is not there, opens a tree of its own."""
-    rows = len(ids)
-    keys = message_keys(threads, ids)
-    wanted = message_keys(threads, parents)
+def link(keys: Hashes, wanted: Hashes, parents: StringArray, threads: StringArray) -> Links:
+    """Find every row's parent: the row whose key is wanted.
+
+    A reply to the thread itself, whose opening is not there, opens a tree of its own.
+    """
+    rows = len(keys)
     order = np.argsort(keys, kind="stable")
     has_parent = pc.is_valid(parents).to_numpy(zero_copy_only=False)
     ordered = keys[order]
@@ -80,6 +83,12 @@ class Lines(NamedTuple):
     """The row each line leads to."""
     offsets: Ints
     members: Ints
+
+    def without_ends(self) -> "Lines":
+        """Only what comes before."""
+        before = np.ones(len(self.members), np.bool_)
+        before[self.offsets[1:] - 1] = False
+        return Lines(self.ends, self.offsets - np.arange(len(self.offsets)), self.members[before])
 
 
 def lines_to(ends: Ints, parent: Ints, *, context: int) -> Lines:
@@ -135,13 +144,14 @@ def as_lists(lines: Lines, values: pa.Array) -> pa.Array:
     """A list of values for each line.
 
     The values go in as a dictionary, each once however many lines it is in: Parquet stores just that, and no text has
-    to be copied for every reply below it.
+    to be copied for every reply below it. Were a value in it twice, the writer would silently write all of them out.
     """
     used = np.zeros(len(values), np.bool_)
     used[lines.members] = True
     place = np.cumsum(used, dtype=np.int32) - np.int32(1)
-    once = values.filter(pa.array(used))
-    indices = pa.array(place[lines.members], pa.int32())
+    once = values.filter(pa.array(used)).dictionary_encode()
+    indices = once.indices.to_numpy()[place[lines.members]]
     return pa.ListArray.from_arrays(
-        pa.array(lines.offsets.astype(np.int32)), pa.DictionaryArray.from_arrays(indices, once)
+        pa.array(lines.offsets.astype(np.int32)),
+        pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32()), once.dictionary),
     )

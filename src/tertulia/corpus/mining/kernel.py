@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tertulia.corpus.mining.columns import (
-    PLAIN,
     Flags,
     Ints,
     StringArray,
     Texts,
-    count_in_rows,
     letters_and_length,
+    plain_rows,
+    rows_at,
     texts_of,
     whole_array,
 )
@@ -33,10 +33,9 @@ from tertulia.corpus.trees import STRUCTURAL, Funnel
 
 MARKED, DELETED = 1, 2
 """Bits of the column `flags`."""
-COLUMNS = pa.schema(
-    [("id", pa.string()), ("parent", pa.string()), ("thread", pa.string()), ("author", pa.string())]
-    + [("text", pa.string()), ("flags", pa.uint8()), ("text_hash", pa.uint64()), ("thread_hash", pa.uint64())]
-)
+_TEXTS = ("id", "parent", "thread", "author", "text")
+_NUMBERS = (("flags", pa.uint8()), ("text_hash", pa.uint64()), ("thread_hash", pa.uint64()))
+COLUMNS = pa.schema([*((name, pa.string()) for name in _TEXTS), *_NUMBERS])
 """Messages on their way through the engine; `text_hash` is that of the text as it was written."""
 KEPT = 0
 CODES = {reason: code for code, reason in enumerate((*STRUCTURAL, *REASONS, "subtree"), 1)}
@@ -102,21 +101,23 @@ class _Verdicts:
 
 def judge(table: pa.Table, judge: Judge) -> Judged:
     """Judge every message of a batch of whole threads, in the order of the corpus."""
-    keys = message_keys(whole_array(table["thread"]), whole_array(table["id"]))
+    keys = message_keys(table["thread_hash"].to_numpy(), whole_array(table["id"]))
     first = first_of_each(keys)
-    duplicates = 0 if first is None else len(keys) - len(first)
-    table = table if first is None else table.take(pa.array(first))
+    duplicates = 0
+    if first is not None:
+        table, keys, duplicates = table.take(pa.array(first)), keys[first], len(keys) - len(first)
     column = {name: whole_array(table[name]) for name in COLUMNS.names}
-    links = link(column["id"], column["parent"], column["thread"])
+    wanted = message_keys(column["thread_hash"].to_numpy(), column["parent"])
+    links = link(keys, wanted, column["parent"], column["thread"])
     texts = _without_quotes(column["text"], links.parent)
     found = _Verdicts(len(texts))
     flags = column["flags"].to_numpy()
     found.charge("no parent", links.lost)
     found.charge("deleted", (flags & DELETED) != 0)
     found.charge("bot", _mask(pc.match_substring(column["author"], "bot", ignore_case=True)))
-    found.charge("url", _has_url(texts))
     flat = texts_of(texts)
-    plain = np.asarray(count_in_rows(flat, PLAIN) == flat.sizes)
+    found.charge("url", _has_url(texts, flat))
+    plain = plain_rows(flat)
     found.charge("letters", _few_letters(flat, plain, judge.rules.min_letters))
     found.charge("repeated", is_among(column["text_hash"].to_numpy(), judge.repeated))
     _judge_words(found, texts, plain, links.parent, (flags & MARKED) != 0, judge)
@@ -135,7 +136,8 @@ def _mask(column: Any) -> Flags:
 
 def _without_quotes(texts: StringArray, parent: Ints) -> StringArray:
     """Texts as the rules see them. Quoting is seldom, so those rows go through the plain definition one by one."""
-    quoting = _mask(pc.match_substring(texts, ">")) & (parent < len(parent))
+    raw = texts_of(texts)
+    quoting = rows_at(raw, np.flatnonzero(raw.data == ord(">"))) & (parent < len(parent))
     trimmed = pc.utf8_trim_whitespace(texts)
     if not quoting.any():
         return trimmed
@@ -145,9 +147,11 @@ def _without_quotes(texts: StringArray, parent: Ints) -> StringArray:
     return pc.replace_with_mask(trimmed, pa.array(quoting), pa.array(cut, pa.string()))
 
 
-def _has_url(texts: StringArray) -> Flags:
-    """Looks for two plain signs first; few texts have them, and only those meet the regular expression."""
-    found = _mask(pc.or_(pc.match_substring(texts, "://"), pc.match_substring(texts, "ww.", ignore_case=True)))
+def _has_url(texts: StringArray, flat: Texts) -> Flags:
+    """Looks for :/ and w. first; few texts have one, and only those meet the regular expression."""
+    now, then = flat.data[:-1], flat.data[1:]
+    signs = ((now == ord(":")) & (then == ord("/"))) | (((now | 32) == ord("w")) & (then == ord(".")))
+    found = rows_at(flat, np.flatnonzero(signs))
     rows = np.flatnonzero(found)
     found[rows] = _mask(pc.match_substring_regex(texts.take(pa.array(rows)), URL_PATTERN))
     return found
@@ -159,12 +163,14 @@ def _few_letters(flat: Texts, plain: Flags, least: float) -> Flags:
     return np.asarray(share < least)
 
 
-def _judge_words(
-    found: _Verdicts, texts: StringArray, plain: Flags, parent: Ints, marked: Flags, judge: Judge
-) -> None:
+def _judge_words(found: _Verdicts, texts: StringArray, plain: Flags, parent: Ints, marked: Flags, judge: Judge) -> None:
     """The two rules that look at words: overlap with the parent, and unsafe phrases."""
-    words = word_hashes(texts, plain)
-    shared, runs = shared_with_parent(words, parent, found.why == KEPT, n=judge.rules.overlap_n)
+    asked = found.why == KEPT
+    answering = asked & (parent < len(parent))
+    needed = asked if judge.lexicon else answering.copy()
+    needed[parent[answering]] = True
+    words = word_hashes(texts, plain, np.flatnonzero(needed))
+    shared, runs = shared_with_parent(words, parent, answering, n=judge.rules.overlap_n)
     share = np.divide(shared, runs, out=np.zeros(len(runs)), where=runs > 0)
     found.charge("overlap", share > judge.rules.max_overlap)
     if judge.marked_is_unsafe:

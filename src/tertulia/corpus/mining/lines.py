@@ -8,15 +8,15 @@ lines are damaged and why.
 import re
 from typing import NamedTuple
 
+import numpy as np
 import orjson
 import polars as pl
 
 from tertulia.core.dialogue import Json
 from tertulia.corpus.mining.shapes import Cleaning, Shape, columns
 
-_LONE_SURROGATE = re.compile(
-    rb"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]"  # may find some that are none
-)
+_SURROGATES = re.compile(rb"\\u[dD](?:[89abAB]..(?:\\u[dD][c-fC-F]..)?|[c-fC-F]..)", re.DOTALL)
+"""A pair of them, or one that is alone."""
 
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -40,7 +40,7 @@ class Parsed(NamedTuple):
 
 def parse_lines(block: bytes, shape: Shape, cleaning: Cleaning) -> Parsed:
     """The messages of a block of whole lines, and what was wrong with the others."""
-    if not _LONE_SURROGATE.search(block):
+    if not _has_half_a_pair(block):
         try:
             frame = columns(shape, pl.read_ndjson(block, schema=shape.schema), cleaning)
         except pl.exceptions.PolarsError:
@@ -51,16 +51,32 @@ def parse_lines(block: bytes, shape: Shape, cleaning: Cleaning) -> Parsed:
     return _line_by_line(block, shape, cleaning)
 
 
+def _has_half_a_pair(block: bytes) -> bool:
+    """Whether some escaped surrogate stands alone (or looks so: it may be a backslash before a u)."""
+    signs = np.frombuffer(block, np.uint8)
+    if not ((signs[:-1] == ord("\\")) & (signs[1:] == ord("u"))).any():
+        return False
+    return any(len(found.group()) == 6 for found in _SURROGATES.finditer(block))
+
+
 def _line_by_line(block: bytes, shape: Shape, cleaning: Cleaning) -> Parsed:
     whole, damage = [], []
     for number, line in enumerate(block.split(b"\n"), 1):
         if not line.strip():
             continue
         try:
-            whole.append(orjson.dumps(shape.pick(_record(line, shape))))
+            whole.append(_readable(line, shape))
         except ValueError as error:
             damage.append(Damage(number, str(error)))
     return Parsed(columns(shape, pl.read_ndjson(b"\n".join(whole), schema=shape.schema), cleaning), damage)
+
+
+def _readable(line: bytes, shape: Shape) -> bytes:
+    """The line as Polars can read it; raises ValueError where it is damaged."""
+    record = _record(line, shape)
+    if shape.marks and not isinstance(record.get("meta"), dict | None):
+        return orjson.dumps(shape.pick(record))  # without that meta, which marks nothing
+    return line
 
 
 def _record(line: bytes, shape: Shape) -> dict[str, Json]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tertulia.core.dialogue import Dialogue, Turn
+from tertulia.core.dialogue import Dialogue, Json, Turn
 from tertulia.core.errors import DataError
 from tertulia.corpus.mining.files import appearing, open_parquet
 from tertulia.corpus.mining.forest import Lines, as_lists
@@ -14,23 +14,19 @@ from tertulia.corpus.mining.kernel import Judged
 
 PAIRS, WHOLE = "pairs", "whole"
 """Names of the folders with the shards."""
-_ONCE = pa.dictionary(pa.int32(), pa.string())
+_TEXT = pa.string()
+_ONCE = pa.dictionary(pa.int32(), _TEXT)
 _LIST = pa.list_(_ONCE)
-PAIR_SCHEMA = pa.schema(
-    [("id", pa.string()), ("thread", _ONCE), ("context", _LIST), ("response", pa.string())]
-    + [("context_ids", _LIST), ("authors", _LIST)]
-)
+_HEAD = (("id", _TEXT), ("thread", _ONCE))
+PAIR_SCHEMA = pa.schema([*_HEAD, ("context", _LIST), ("response", _TEXT), ("context_ids", _LIST), ("authors", _LIST)])
 """As it is written; it reads as plain strings. `authors` are those of the context, then that of the response."""
-WHOLE_SCHEMA = pa.schema(
-    [("id", pa.string()), ("thread", _ONCE), ("texts", _LIST), ("ids", _LIST), ("authors", _LIST)]
-)
+WHOLE_SCHEMA = pa.schema([*_HEAD, ("texts", _LIST), ("ids", _LIST), ("authors", _LIST)])
 """`id` is that of the last message, which nobody answered."""
 
 
 def pair_rows(judged: Judged, lines: Lines) -> pa.Table:
     """Replies with their contexts as rows."""
-    before = Lines(lines.ends, lines.offsets - _up_to(len(lines.ends)), _without_last(lines))
-    ends = pa.array(lines.ends)
+    before, ends = lines.without_ends(), pa.array(lines.ends)
     return pa.table(
         {
             "id": judged.ids.take(ends),
@@ -71,7 +67,7 @@ def write_rows(path: Path, tables: Iterable[pa.Table], schema: pa.Schema) -> int
             data_page_version="1.0",
             compression="zstd",
             compression_level=1,
-            use_dictionary=[_column(field) for field in schema if field.type != pa.string()],
+            use_dictionary=[f"{f.name}.list.element" if f.type == _LIST else f.name for f in schema if f.type != _TEXT],
             dictionary_pagesize_limit=1 << 30,
             write_statistics=False,
             store_schema=False,  # with it, lists would read back as dictionaries
@@ -107,13 +103,13 @@ def read_whole(folder: Path) -> Iterator[Dialogue]:
             yield _dialogue(row, row["texts"], row["ids"])
 
 
-def _rows(shard: Path) -> Iterator[dict[str, pa.Scalar]]:
+def _rows(shard: Path) -> Iterator[dict[str, Json]]:
     with open_parquet(str(shard)) as file:
         for batch in file.iter_batches(batch_size=2000):
             yield from batch.to_pylist()
 
 
-def _dialogue(row: dict[str, pa.Scalar], texts: list[str], ids: list[str]) -> Dialogue:
+def _dialogue(row: dict[str, Json], texts: list[str], ids: list[str]) -> Dialogue:
     said = zip(row["authors"], texts, ids, strict=True)
     turns = tuple(Turn(author, text, source=(name,)) for author, text, name in said)
     return Dialogue(id=row["id"], turns=turns, meta={"thread": row["thread"]})

@@ -24,6 +24,8 @@ class Block(NamedTuple):
     parsed: Parsed
     lines: int
     """Lines (or rows) read, damaged and empty ones included."""
+    size: int
+    """Bytes read."""
 
 
 def read_part(part: Part, *, size: int, fields: Mapping[str, str], cleaning: Cleaning) -> Iterator[Block]:
@@ -36,7 +38,8 @@ def read_part(part: Part, *, size: int, fields: Mapping[str, str], cleaning: Cle
         blocks = _stream(part.source.path, size) if part.source.is_packed else iter([_byte_range(part)])
         for block in blocks:
             if block:
-                yield Block(parse_lines(block, shape, cleaning), block.count(b"\n") + (not block.endswith(b"\n")))
+                lines = block.count(b"\n") + (not block.endswith(b"\n"))
+                yield Block(parse_lines(block, shape, cleaning), lines, len(block))
     except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
         raise DataError(f"{part.source.path} cannot be read to its end: {error}.") from None
 
@@ -96,7 +99,7 @@ def _read_rows(part: Part, fields: Mapping[str, str], cleaning: Cleaning) -> Ite
             frame = columns(shape, rows.with_columns(absent), cleaning)
             holes = (frame["id"].is_null() | frame["text"].is_null()).to_list() if _has_holes(frame) else []
             damage = [Damage(i, "a message needs 'id' and 'text'") for i, hole in enumerate(holes, 1) if hole]
-            yield Block(Parsed(frame.drop_nulls(["id", "text"]), damage), batch.num_rows)
+            yield Block(Parsed(frame.drop_nulls(["id", "text"]), damage), batch.num_rows, batch.nbytes)
 
 
 def _has_holes(frame: pl.DataFrame) -> bool:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tertulia.corpus.mining.hashing import Hashes, is_among
+from tertulia.corpus.mining.hashing import Hashes, is_among, together
 from tertulia.corpus.mining.scatter import HASHES
 from tertulia.corpus.mining.segments import read_segment
 
@@ -29,6 +29,6 @@ def repeats(task: RepeatsTask) -> Hashes:
     often, count = np.unique(texts, return_counts=True)
     often = often[count > task.max_repeats]
     again = is_among(texts, often)
-    pairs = np.unique(np.stack([texts[again], keys[again]]), axis=1)
-    found, count = np.unique(pairs[0], return_counts=True)
+    _, first = np.unique(together(texts[again], keys[again]), return_index=True)
+    found, count = np.unique(texts[again][first], return_counts=True)
     return np.asarray(found[count > task.max_repeats])

@@ -14,13 +14,12 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from tertulia.core.dialogue import Json
-from tertulia.corpus.mining.columns import whole_array
+from tertulia.corpus.mining.columns import Ints, whole_array
 from tertulia.corpus.mining.files import appearing, read_json, write_json
 from tertulia.corpus.mining.forest import message_keys
 from tertulia.corpus.mining.hashing import Hashes, hash_texts, mixed
 from tertulia.corpus.mining.kernel import COLUMNS
-from tertulia.corpus.mining.reading import read_part
+from tertulia.corpus.mining.reading import Block, read_part
 from tertulia.corpus.mining.segments import write_segments
 from tertulia.corpus.mining.shapes import Cleaning
 from tertulia.corpus.mining.sources import Part
@@ -86,7 +85,7 @@ def scatter(task: ScatterTask) -> Scattered:
         found.damaged += len(block.parsed.damage)
         found.lines += block.lines
         found.messages += block.parsed.frame.height
-        for path in _write_block(task, number, block.parsed.frame):
+        for path in _write_block(task, number, block):
             found.files[path.name] = path.stat().st_size
     write_json(task.marker, found)
     return found
@@ -104,13 +103,13 @@ def _reading(task: ScatterTask) -> dict[str, Any]:
     return {"size": task.block_bytes, "fields": task.fields, "cleaning": task.cleaning}
 
 
-def _write_block(task: ScatterTask, number: int, frame: pl.DataFrame) -> Iterator[Path]:
+def _write_block(task: ScatterTask, number: int, block: Block) -> Iterator[Path]:
     folder, name = Path(task.folder), f"{task.number:05d}-{number:05d}.arrow"
-    table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+    table = block.parsed.frame.to_arrow(compat_level=pl.CompatLevel.oldest())
     table = pa.table({n: whole_array(table[n].cast(COLUMNS.field(n).type)) for n in table.column_names})
     threads = hash_texts(whole_array(table["thread"]))
     texts = hash_texts(whole_array(table["text"]))
-    keys = message_keys(whole_array(table["thread"]), whole_array(table["id"]))
+    keys = message_keys(threads, whole_array(table["id"]))
     table = table.append_column("text_hash", pa.array(texts)).append_column("thread_hash", pa.array(threads))
     write_segments(
         folder / f"messages-{name}", table, (threads % np.uint64(task.buckets)).astype(np.int64), count=task.buckets
@@ -120,21 +119,24 @@ def _write_block(task: ScatterTask, number: int, frame: pl.DataFrame) -> Iterato
     write_segments(folder / f"hashes-{name}", hashes, range_of(texts, task.ranges), count=task.ranges, packed=False)
     yield folder / f"hashes-{name}"
     if task.sample:
-        _write_sample(folder / f"sample-{name}", task, table, keys)
+        size = int(np.ceil(task.sample * block.size))
+        _write_sample(folder / f"sample-{name}", table["text"], _lowest_lots(keys, size, task.seed))
         yield folder / f"sample-{name}"
 
 
-def range_of(hashes: Hashes, ranges: int) -> Any:
+def range_of(hashes: Hashes, ranges: int) -> Ints:
     """In which of so many equal ranges each hash lies."""
-    return np.minimum(hashes // np.uint64(2**64 // ranges), np.uint64(ranges - 1)).astype(np.int64)
+    return ((hashes >> np.uint64(32)) * np.uint64(ranges) >> np.uint64(32)).astype(np.int64)
 
 
-def _write_sample(path: Path, task: ScatterTask, table: pa.Table, keys: Hashes) -> None:
-    """The texts of the messages whose hash with the seed is lowest: a random choice that depends on nothing else."""
-    size = int(np.ceil(task.sample * table["text"].nbytes))
-    lots = mixed(keys ^ mixed(np.array([task.seed], np.uint64)))
-    chosen = np.sort(np.argsort(lots, kind="stable")[:size])
-    sample = pa.table({"text": table["text"].take(pa.array(chosen))})
+def _lowest_lots(keys: Hashes, size: int, seed: int) -> Ints:
+    """So many rows at random, in order: those whose hash with the seed is lowest."""
+    lots = mixed(keys ^ mixed(np.array([seed], np.uint64)))
+    return np.sort(np.argsort(lots, kind="stable")[:size])
+
+
+def _write_sample(path: Path, texts: Any, chosen: Ints) -> None:
+    sample = pa.table({"text": texts.take(pa.array(chosen))})
     with appearing(path) as file, pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, sample.schema) as out:
         out.write_table(sample)
 
@@ -144,8 +146,3 @@ def read_sample(paths: list[str]) -> Iterator[str]:
     for path in paths:
         with pa.OSFile(path, "rb") as file:
             yield from pa.ipc.open_file(file).read_all()["text"].to_pylist()
-
-
-def as_json(found: Scattered) -> Json:
-    """For the marker."""
-    return {name: getattr(found, name) for name in found.__slots__}

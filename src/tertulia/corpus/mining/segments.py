@@ -12,16 +12,19 @@ from tertulia.corpus.mining.files import appearing
 
 
 def write_segments(path: Path, table: pa.Table, segment: Ints, *, count: int, packed: bool = True) -> None:
-    """Write a table as `count` segments; `segment` says where each row belongs, and rows keep their order within one."""
+    """Write a table as `count` segments; `segment` says where each row belongs. Within one, rows keep their order."""
     order = np.argsort(segment.astype(np.uint16) if count <= 1 << 16 else segment, kind="stable")
     edges = np.searchsorted(segment[order], np.arange(count + 1))
     table = table.take(pa.array(order)).combine_chunks()
     options = pa.ipc.IpcWriteOptions(compression="lz4" if packed else None)
-    with appearing(path) as file, pa.OSFile(str(file), "wb") as sink:
-        with pa.ipc.new_file(sink, table.schema, options=options) as out:
-            for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-                rows = table.slice(start, end - start).combine_chunks().to_batches()
-                out.write_batch(rows[0] if rows else pa.RecordBatch.from_pylist([], table.schema))
+    with (
+        appearing(path) as file,
+        pa.OSFile(str(file), "wb") as sink,
+        pa.ipc.new_file(sink, table.schema, options=options) as out,
+    ):
+        for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+            rows = table.slice(start, end - start).to_batches()
+            out.write_batch(rows[0] if rows else pa.RecordBatch.from_pylist([], table.schema))
 
 
 def read_segment(files: Iterable[str], number: int, schema: pa.Schema) -> pa.Table:

@@ -21,10 +21,14 @@ _MARKS = pl.Struct({"rude": pl.String, "unsafe": pl.String})
 _FALSE = ("false", "0", "0.0", "", "[]", "{}")
 """How JSON's values that mean "no" look as text."""
 
-# The word, alone or with "ed" or a number: opening a line or sentence, in brackets or stars, or before a colon or dash.
-EDIT_NOTE = (
-    r"(?is)(?:(?:^|[\n.!?])[\s*_~(\[]*\bedit(?:ed)?\b|[(\[*_~]+\bedit(?:ed)?\b|\bedit(?:ed)?\s*\d*\s*[*_~]*[:=\u2014\u2013-]).*$"
+_EDIT = r"\bedit(?:ed)?\b"
+_EDIT_PLACES = (
+    rf"(?:^|[\n.!?])[\s*_~(\[]*{_EDIT}",  # opening a line or a sentence
+    rf"[(\[*_~]+{_EDIT}",  # in brackets or stars
+    rf"{_EDIT}\s*\d*\s*[*_~]*[:=\u2014\u2013-]",  # before a colon or a dash
 )
+EDIT_NOTE = rf"(?is)(?:{'|'.join(_EDIT_PLACES)}).*$"
+"""The word alone: neither "credit" nor "reddit", and not the verb in the middle of a sentence."""
 _TRAILING = r"[\s*_~(\[]+$"
 _MARKDOWN_LINK = r"\[([^\[\]]*)\]\(\s*(?:https?:|www\.|/)[^()\s]*\s*\)"
 _BARE_LINK = r"(?i)(?:https?://|\bwww\.[a-z0-9])\S*"

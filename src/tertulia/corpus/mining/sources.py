@@ -42,7 +42,7 @@ class Source:
     shape: str
 
     @property
-    def isopen_parquet(self) -> bool:
+    def is_parquet(self) -> bool:
         """Whether it is a Parquet file."""
         return self.name.endswith(".parquet")
 
@@ -70,10 +70,8 @@ class Part(NamedTuple):
     end: int
 
 
-def find_sources(
-    targets: Iterable[str], *, shape: str | None, fields: Mapping[str, str], spool: Path
-) -> list[Source]:
-    """The files that the targets stand for. What is no file (the sample, `-` for a pipe) is written to `spool` first."""
+def find_sources(targets: Iterable[str], *, shape: str | None, fields: Mapping[str, str], spool: Path) -> list[Source]:
+    """The files that the targets stand for. What is none (the sample, `-` for a pipe) is written to `spool` first."""
     found = []
     for target in targets:
         if target == SAMPLE:
@@ -147,5 +145,3 @@ def parts_of(source: Source, *, size: int) -> list[Part]:
     if source.is_packed:
         return [Part(source, 0, source.size)]
     return [Part(source, start, min(start + size, source.size)) for start in range(0, source.size, size)]
-
-

@@ -1,24 +1,36 @@
 """The words of all rows at once, as hashes: for runs shared with the parent and for phrases of a lexicon.
 
 A word is what `tertulia.core.text.words` calls one. In plain ASCII that is a run of letters and digits, with single
-apostrophes and hyphens between two of them; rows with anything else go through `words` itself and come back as plain
-runs, in which every byte beyond ASCII is part of a word.
+apostrophes and hyphens between two of them; rows with anything else are first spelled out, so that every byte beyond
+ASCII is part of a word.
 """
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tertulia.core.text import words
-from tertulia.corpus.mining.columns import Flags, Ints, Runs, StringArray, Texts, bytes_table, runs_in_rows, texts_of
-from tertulia.corpus.mining.hashing import Hashes, hash_runs, is_among, mixed, together
+from tertulia.corpus.mining.columns import (
+    Flags,
+    Ints,
+    Runs,
+    StringArray,
+    Texts,
+    are_digits,
+    are_letters,
+    in_lower_case,
+    runs_in_rows,
+    texts_of,
+)
+from tertulia.corpus.mining.hashing import Hashes, hash_words, is_among, mixed, together
 
-_LETTER, _JOINT = 1, 2
-_KINDS = bytes_table(range(48, 58), range(65, 91), range(97, 123), range(128, 256)) + 2 * bytes_table(b"'-")
-_LOWER = np.arange(256, dtype=np.uint8)
-_LOWER[65:91] += 32
+_UNKNOWN, _LETTER, _MARK, _OTHER = range(4)
+_KINDS = np.zeros(0x110000, np.uint8)
+"""What `words` makes of every code point; filled in as they come."""
 
 
 class WordHashes(NamedTuple):
@@ -29,22 +41,48 @@ class WordHashes(NamedTuple):
     """The row of each word; never falls."""
 
 
-def word_hashes(array: StringArray, plain: Flags) -> WordHashes:
-    """Hashes of the words of each text; `plain` says which rows are ASCII."""
+def word_hashes(array: StringArray, plain: Flags, rows: Ints) -> WordHashes:
+    """Hashes of the words in some rows (in order); `plain` says which of all rows are ASCII."""
+    texts = texts_of(spell_out(array.take(pa.array(rows)), plain[rows]))
+    starts, ends, places = word_runs(texts)
+    return WordHashes(hash_words(in_lower_case(texts.data), starts, ends), rows[places])
+
+
+def spell_out(array: StringArray, plain: Flags) -> StringArray:
+    """The texts in a form in which every byte beyond ASCII is part of a word: in lower case, blanks for other signs."""
     odd = np.flatnonzero(~plain)
-    if len(odd):
-        spelled = [" ".join(words(text)) for text in array.take(pa.array(odd)).to_pylist()]
-        array = pc.replace_with_mask(array, pa.array(~plain), pa.array(spelled, array.type))
-    texts = texts_of(array)
-    starts, ends, rows = word_runs(texts)
-    return WordHashes(hash_runs(_LOWER[texts.data], starts, ends), rows)
+    if not len(odd):
+        return array
+    lowered = [text.lower().replace("\u2019", "'") for text in array.take(pa.array(odd)).to_pylist()]
+    signs = np.frombuffer("".join(lowered).encode("utf-32-le"), np.uint32).copy()
+    ends = np.concatenate([[0], np.cumsum([len(text) for text in lowered])])
+    kinds = _kinds_of(signs)
+    # A combining mark belongs to a word if what it stands on does: the last sign before it that is no mark.
+    bearer = np.maximum.accumulate(np.where(kinds == _MARK, 0, np.arange(len(signs))))
+    row_start = np.repeat(ends[:-1], np.diff(ends))
+    borne = (kinds[bearer] == _LETTER) & (bearer >= row_start)
+    signs[(signs >= 128) & ~((kinds == _LETTER) | ((kinds == _MARK) & borne))] = ord(" ")
+    spelled = signs.tobytes().decode("utf-32-le")
+    pieces = [spelled[a:b] for a, b in pairwise(ends.tolist())]
+    return pc.replace_with_mask(array, pa.array(~plain), pa.array(pieces, array.type))
+
+
+def _kinds_of(signs: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
+    new = signs[_KINDS[signs] == _UNKNOWN]
+    if len(new):
+        for sign in np.unique(new).tolist():
+            # A letter or digit is a word alone, a mark only on a letter.
+            _KINDS[sign] = (
+                _LETTER if words(chr(sign)) else _MARK if words(f"a{chr(sign)}a") == [f"a{chr(sign)}a"] else _OTHER
+            )
+    return _KINDS[signs]
 
 
 def word_runs(texts: Texts) -> Runs:
     """The words of rows that are ASCII, or were spelled out."""
-    kinds = _KINDS[texts.data]
-    inside = kinds == _LETTER
-    joints = np.flatnonzero(kinds == _JOINT)
+    data = texts.data
+    inside = are_letters(data) | are_digits(data) | (data >= 128)
+    joints = np.flatnonzero((data == ord("'")) | (data == ord("-")))
     joints = joints[(joints > 0) & (joints < len(inside) - 1)]
     row_end = np.zeros(len(inside) + 1, np.bool_)
     row_end[texts.offsets] = True
@@ -80,7 +118,7 @@ def shared_with_parent(found: WordHashes, parent: Ints, asked: Flags, *, n: int)
 
 
 class Lexicon:
-    """Words and phrases that make a text unsafe. A phrase is found where its words stand in a row, whatever their case."""
+    """Words and phrases that make a text unsafe: found where their words stand side by side, whatever their case."""
 
     def __init__(self, phrases: tuple[str, ...]) -> None:
         self.phrases = tuple(p for phrase in phrases if (p := " ".join(words(phrase))))
@@ -111,4 +149,4 @@ class Lexicon:
 def _phrase_hashes(phrases: list[str], n: int) -> Hashes:
     array = pa.array(phrases, pa.string())
     plain = np.array([phrase.isascii() for phrase in phrases])
-    return np.sort(runs_of(word_hashes(array, plain), n).hashes)
+    return np.sort(runs_of(word_hashes(array, plain, np.arange(len(phrases))), n).hashes)

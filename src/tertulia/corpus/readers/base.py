@@ -24,6 +24,10 @@ Item = Dialogue | Exchange
 Holds = Literal["dialogues", "exchanges"]
 JSON_LINES = (".jsonl", ".jsonl.gz", ".ndjson")
 JSON_DOCUMENTS = (".json", ".json.gz")
+ENDINGS = (*JSON_LINES, ".parquet")
+"""Files that are a corpus wherever they lie."""
+OTHER_ENDINGS = (*JSON_DOCUMENTS, ".txt", ".txt.gz", ".tsv", ".tsv.gz", ".csv", ".csv.gz")
+"""Files that are taken for a corpus in a folder that has none of the above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +155,7 @@ def name_of(*parts: str) -> str:
     """An id made of the content, for formats without ids: reading twice gives the same.
 
     >>> name_of("hi", "hello")
-    'f15d9e73ab1de76e'
+    '23ae5a6aa83ddda4'
     """
     return hashlib.sha256(dump_line({"": parts}).encode()).hexdigest()[:16]
 
@@ -186,6 +190,15 @@ def objects_of(value: Json, name: str) -> list[dict[str, Json]]:
     return value
 
 
+def check_alternating(dialogue: Dialogue, *, format: str) -> None:  # noqa: A002 - the word users know
+    """Refuse a dialogue of more than two, or in which someone speaks twice in a row."""
+    if len(dialogue.speakers) > 2 or any(a.speaker == b.speaker for a, b in pairwise(dialogue.turns)):
+        raise DataError(
+            f"The dialogue {dialogue.id!r} does not fit: {format} holds two speakers who alternate strictly.",
+            hint="Write it in another format, such as tertulia or messages.",
+        )
+
+
 class Sides(NamedTuple):
     """The two speakers of a dialogue: the one who is answered, and the one whose replies a format is about."""
 
@@ -195,11 +208,7 @@ class Sides(NamedTuple):
 
 def two_sides(dialogue: Dialogue, *, format: str) -> Sides:  # noqa: A002 - the word users know
     """The two who alternate strictly; "second" (or "assistant") is the one who replies, else who speaks second."""
+    check_alternating(dialogue, format=format)
     speakers = dialogue.speakers
-    if len(speakers) > 2 or any(a.speaker == b.speaker for a, b in pairwise(dialogue.turns)):
-        raise DataError(
-            f"The dialogue {dialogue.id!r} does not fit: {format} holds two speakers who alternate strictly.",
-            hint="Write it in another format, such as tertulia or messages.",
-        )
     first, second = (*speakers, *(name for name in ("first", "second") if name not in speakers))[:2]
     return Sides(second, first) if first in ("second", "assistant") else Sides(first, second)

@@ -4,11 +4,8 @@ The short form is `dialogue`, `speaker persona`, `listener persona`. The origina
 text) and `personas`; where its conversation starts from (a topic, two utterances of an older corpus) stays in `meta`.
 """
 
-from itertools import pairwise
-
 from tertulia.core.dialogue import Dialogue, Json, Persona, Turn
-from tertulia.core.errors import DataError
-from tertulia.corpus.readers.base import Reader, name_of, text_of, texts_of
+from tertulia.corpus.readers.base import Reader, check_alternating, name_of, text_of, texts_of
 
 SPEAKERS = ("speaker", "listener")
 _CONTEXT = ("context_dataset", "additional_context", "free_turker_utterance", "guided_turker_utterance")
@@ -38,12 +35,8 @@ def _who(number: Json) -> str:
 
 def encode(dialogue: Dialogue) -> dict[str, Json]:
     """The short form: two speakers who alternate."""
+    check_alternating(dialogue, format="BlendedSkillTalk")
     speakers = dialogue.speakers
-    if len(speakers) > 2 or any(a.speaker == b.speaker for a, b in pairwise(dialogue.turns)):
-        raise DataError(
-            f"The dialogue {dialogue.id!r} does not fit: BlendedSkillTalk holds two speakers who alternate strictly.",
-            hint="Write it in another format, such as tertulia or messages.",
-        )
     first, second = (*speakers, *(name for name in SPEAKERS if name not in speakers))[:2]
     return {
         "dialogue": [turn.text for turn in dialogue.turns],

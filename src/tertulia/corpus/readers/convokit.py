@@ -69,7 +69,7 @@ def _meta_of(entry: Json) -> dict[str, Json]:
 
 def _in_order(utterances: list[Json]) -> list[Json]:
     times = [u.get("timestamp") for u in utterances]
-    if all(isinstance(t, int | float) and not isinstance(t, bool) for t in times):
+    if all(_is_time(time) for time in times):
         return [
             u for _, _, u in sorted((float(t), i, u) for i, (t, u) in enumerate(zip(times, utterances, strict=True)))
         ]
@@ -87,6 +87,10 @@ def _in_order(utterances: list[Json]) -> list[Json]:
     if len(order) < len(utterances):
         raise ValueError("the replies run in a circle")
     return order
+
+
+def _is_time(value: Json) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _parent(utterance: dict[str, Json]) -> Json:
@@ -141,12 +145,11 @@ def write_folder(dialogues: Iterable[Dialogue], folder: Path) -> int:
             if dialogue.id in conversations:
                 raise UsageError(f"There are two dialogues {dialogue.id!r}, and ConvoKit needs them told apart by id.")
             meta = dict(dialogue.meta)
-            known = meta.pop("speakers", None)
+            known = meta.pop("speakers") if isinstance(meta.get("speakers"), dict) else {}
             ours = {n: v for n, v in dialogue_to_json(dialogue).items() if n in ("personas", "evidence")}
             conversations[dialogue.id] = {"meta": meta | ({OURS: ours} if ours else {}), "vectors": []}
             for speaker in dialogue.speakers:
-                of_speaker = known.get(speaker, {}) if isinstance(known, dict) else {}
-                speakers.setdefault(speaker, {"meta": of_speaker, "vectors": []})
+                speakers.setdefault(speaker, {"meta": known.get(speaker) or {}, "vectors": []})
             for utterance in _utterances(dialogue, taken):
                 out.write(dump_line(utterance) + "\n")
     index: dict[str, Json] = {key: {} for key in _INDEX} | {"version": 1, "vectors": []}
@@ -164,7 +167,8 @@ def _utterances(dialogue: Dialogue, taken: set[str]) -> Iterator[dict[str, Json]
             name += "'"
         taken.add(name)
         meta = dict(turn.meta)
-        parent, time = meta.pop("reply_to", before), meta.pop("timestamp", None)
+        parent = meta.pop("reply_to") if isinstance(meta.get("reply_to"), str) else before
+        time = meta.pop("timestamp") if _is_time(meta.get("timestamp")) else None
         yield {
             "id": name,
             "conversation_id": dialogue.id,
@@ -182,7 +186,7 @@ def recognises(head: str) -> bool:
     """Whether the first line is an utterance."""
     try:
         first = loads(head.lstrip().partition("\n")[0])
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(first, dict) and _conversation(first) is not None and "text" in first and "id" in first
 

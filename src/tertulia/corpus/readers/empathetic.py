@@ -5,11 +5,10 @@ one utterance a row, no quoting, and `_comma_` for a comma; its self-evaluations
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
 
 from tertulia.core.dialogue import Dialogue, Json, Turn
 from tertulia.core.errors import DataError
-from tertulia.corpus.readers.base import Reader, TextReader, flat, text_lines, text_of, texts_of
+from tertulia.corpus.readers.base import Reader, TextReader, check_alternating, flat, text_lines, text_of, texts_of
 from tertulia.corpus.readers.records import Record
 
 SPEAKERS = ("speaker", "listener")
@@ -29,9 +28,7 @@ def decode(record: Json) -> Dialogue:
 
 def encode(dialogue: Dialogue) -> dict[str, Json]:
     """A dialogue of two who alternate."""
-    if any(a.speaker == b.speaker for a, b in pairwise(dialogue.turns)):
-        raise _misfit(dialogue, "EmpatheticDialogues as JSON holds two speakers who alternate strictly")
-    _check(dialogue)
+    check_alternating(dialogue, format="EmpatheticDialogues as JSON")
     return {
         "conv_id": dialogue.id,
         "prompt": _said(dialogue, "situation"),
@@ -76,13 +73,14 @@ def decode_rows(rows: list[list[str]]) -> Dialogue:
     return Dialogue(
         id=rows[0][0],
         turns=tuple(turns),
-        meta=_meta(emotion=emotion, situation=_comma(situation), selfeval=selfeval, tags=tags),
+        meta=_meta(emotion=_comma(emotion), situation=_comma(situation), selfeval=_comma(selfeval), tags=_comma(tags)),
     )
 
 
 def encode_rows(dialogue: Dialogue) -> str:
     """One row for each turn."""
-    _check(dialogue)
+    if len(dialogue.speakers) > 2:
+        raise _misfit(dialogue, "EmpatheticDialogues holds a speaker and a listener")
     if not dialogue.turns or "," in dialogue.id or flat(dialogue.id) != dialogue.id or not dialogue.id:
         raise _misfit(dialogue, "EmpatheticDialogues' CSV needs an id without commas, and something said")
     rows = []
@@ -94,11 +92,6 @@ def encode_rows(dialogue: Dialogue) -> str:
             row.append("|".join(str(c).replace("|", "_pipe_") for c in candidates))
         rows.append(",".join(flat(cell).replace(",", _COMMA) for cell in row))
     return "".join(f"{row}\n" for row in rows)
-
-
-def _check(dialogue: Dialogue) -> None:
-    if len(dialogue.speakers) > 2:
-        raise _misfit(dialogue, "EmpatheticDialogues holds a speaker and a listener")
 
 
 def _misfit(dialogue: Dialogue, why: str) -> DataError:

@@ -1,24 +1,25 @@
-"""Persona-Chat and ConvAI2 as ParlAI published them: numbered lines, personas first, then message TAB reply.
+r"""Persona-Chat and ConvAI2 as ParlAI published them: numbered lines, personas first, then message TAB reply.
 
     1 your persona: i sail.
     2 partner's persona: i knit.
     3 hello , how are you ?<TAB>fine , back from the lake .<TAB><TAB>a candidate|another|fine , back from the lake .
 
 The one with "your persona" is the one who replies, `second` here; `first` is the partner. The number 1 begins the next
-dialogue. A reply's candidates stay with it (`meta`); in the published files the true reply is always the last of them.
+dialogue; a line break is written `\n`. A reply's candidates stay with it (`meta`); in the published files the last of
+them is always the true reply.
 """
 
 import re
 from collections.abc import Iterable, Iterator
 
 from tertulia.core.dialogue import Dialogue, Json, Persona, Turn
-from tertulia.corpus.readers.base import TextReader, flat, name_of, text_lines, two_sides
+from tertulia.corpus.readers.base import TextReader, name_of, text_lines, two_sides
 from tertulia.corpus.readers.records import Record
 
 OWN, PARTNERS = "your persona:", "partner's persona:"
 SILENCE = "__SILENCE__"
 """What ParlAI puts in the place of a message where the one who replies speaks first."""
-_LINE = re.compile(r"(\d+) (.*)", re.DOTALL)
+_LINE = re.compile(r"(\d+)(?: (.*))?", re.DOTALL)
 
 
 def cut(lines: Iterable[str]) -> Iterator[Record]:
@@ -26,7 +27,7 @@ def cut(lines: Iterable[str]) -> Iterator[Record]:
     start, last, damage = 1, 0, ""
     found: list[str] = []
     for line in text_lines(lines):
-        match = _LINE.match(line.value)
+        match = _LINE.fullmatch(line.value)
         number = int(match[1]) if match and len(match[1]) < 10 else None
         if number is not None and number <= last and (found or damage):
             yield Record(start, found, damage)
@@ -34,8 +35,8 @@ def cut(lines: Iterable[str]) -> Iterator[Record]:
         if match is None or number is None or line.damage:
             damage = damage or line.damage or f"line {line.line} does not begin with a number"
         else:
-            found.append(match[2])
-            last = number
+            found.append((match[2] or "").replace("\\n", "\n"))
+        last = number if number is not None else last
     if found or damage:
         yield Record(start, found, damage)
 
@@ -75,7 +76,7 @@ def encode(dialogue: Dialogue) -> str:
     """The dialogue as numbered lines."""
     sides = two_sides(dialogue, format="ParlAI's numbered text")
     lines = [
-        f"{mark} {flat(sentence)}"
+        f"{mark} {_on_one_line(sentence)}"
         for mark, speaker in ((OWN, sides.own), (PARTNERS, sides.partner))
         if (persona := dialogue.persona_of(speaker))
         for sentence in persona.sentences
@@ -83,7 +84,7 @@ def encode(dialogue: Dialogue) -> str:
     message: str | None = None
     for turn in dialogue.turns:
         if turn.speaker == sides.partner:
-            message = flat(turn.text)
+            message = _on_one_line(turn.text)
         else:
             lines.append("\t".join([SILENCE if message is None else message, *_columns(turn)]))
             message = None
@@ -93,12 +94,17 @@ def encode(dialogue: Dialogue) -> str:
 
 def _columns(turn: Turn) -> list[str]:
     reward, candidates = turn.meta.get("reward"), turn.meta.get("candidates")
-    columns = [flat(turn.text)]
+    columns = [_on_one_line(turn.text)]
     if reward or candidates:
-        columns.append(flat(str(reward or "")))
+        columns.append(_on_one_line(str(reward or "")))
     if isinstance(candidates, list) and candidates:
-        columns.append("|".join(flat(str(c)).replace("|", " ") for c in candidates))
+        columns.append("|".join(_on_one_line(str(c)).replace("|", " ") for c in candidates))
     return columns
+
+
+def _on_one_line(text: str) -> str:
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\t", " ")
+    return text.strip().replace("\n", "\\n")
 
 
 def recognises(head: str) -> bool:

@@ -1,10 +1,7 @@
 """Persona-Chat (Zhang et al. 2018) as JSON lines: utterances of "first" and "second" in turn, and both personas."""
 
-from itertools import pairwise
-
 from tertulia.core.dialogue import Dialogue, Json, Persona, Turn
-from tertulia.core.errors import DataError
-from tertulia.corpus.readers.base import Reader
+from tertulia.corpus.readers.base import Reader, check_alternating
 
 SPEAKERS = ("first", "second")
 
@@ -32,11 +29,7 @@ def _texts(record: dict[str, Json], name: str) -> tuple[str, ...]:
 
 def encode(dialogue: Dialogue) -> dict[str, Json]:
     """A dialogue of two speakers that take turns; anything else does not fit the format."""
-    if len(dialogue.speakers) > 2 or any(a.speaker == b.speaker for a, b in pairwise(dialogue.turns)):
-        raise DataError(
-            f"The dialogue {dialogue.id!r} does not fit: Persona-Chat holds two speakers who alternate strictly.",
-            hint="Write it in another format, such as tertulia or messages.",
-        )
+    check_alternating(dialogue, format="Persona-Chat")
     record: dict[str, Json] = {"id": dialogue.id, "utterances": [t.text for t in dialogue.turns]}
     for name, speaker in zip(SPEAKERS, dialogue.speakers, strict=False):
         persona = dialogue.persona_of(speaker)

@@ -14,6 +14,7 @@ from tertulia.core.codec import DAMAGE, dump_line, loads, reason_of
 from tertulia.core.dialogue import Json
 
 _SPACE = re.compile(r"[ \t\n\r]*")
+_NUMBER = re.compile(r"[0-9.eE+-]*")
 _WINDOW = 1 << 16
 
 
@@ -41,20 +42,34 @@ def json_document(text: IO[str], *, key: str = "", is_record: Callable[[Json], b
     """The records of a JSON document: the items of a list, the values of an object of records, or value after value.
 
     The values of an object are taken for records where the first of them `is_record`; its name goes into the field
-    `key`. What cannot be read any further ends the document: the rest is one damaged record.
+    `key`. What cannot be read any further ends a list or an object: the rest is one damaged record.
     """
     stream = JsonStream(text)
-    line = 1
     try:
         if stream.peek() == "[":
             yield from stream.items()
         elif stream.peek() == "{" and key:
             yield from _named(stream, key, is_record)
-        while stream.peek():
-            line = stream.line
-            yield stream.value()
     except DAMAGE as why:
-        yield Record(max(line, stream.line), None, reason_of(why))
+        yield Record(stream.line, None, reason_of(why))
+        return
+    yield from _one_by_one(stream)
+
+
+def _one_by_one(stream: "JsonStream") -> Iterator[Record]:
+    """Value after value; where the first stood on a line of its own, damage ends with its line."""
+    in_lines: bool | None = None
+    while stream.peek():
+        try:
+            record = stream.value()
+        except DAMAGE as why:
+            yield Record(stream.line, None, reason_of(why))
+            if not in_lines:
+                return
+            stream.skip_line()
+            continue
+        in_lines = stream.line == record.line if in_lines is None else in_lines
+        yield record
 
 
 def _named(stream: "JsonStream", key: str, is_record: Callable[[Json], bool]) -> Iterator[Record]:
@@ -113,11 +128,19 @@ class JsonStream:
                 if not cut_off or not self._more():
                     raise ValueError(f"not valid JSON from here on ({why.msg})") from None
                 continue
-            if end == len(self._buffer) and self._more():
-                continue
+            if _end(_NUMBER, self._buffer, end) == len(self._buffer) and self._more():
+                continue  # what looks like a number's end may be the window's
             raw, line = self._buffer[self._at : end], self.line
             self._skip(end)
             return _checked(Record(line, value), raw)
+
+    def skip_line(self) -> None:
+        """Go to the beginning of the next line."""
+        while (end := self._buffer.find("\n", self._at)) < 0:
+            self._skip(len(self._buffer))
+            if not self._more():
+                return
+        self._skip(end + 1)
 
     def items(self) -> Iterator[Record]:
         """The items of a list."""

@@ -39,7 +39,8 @@ def softmax(scores: Doubles, sizes: Ints) -> Doubles:
     starts = np.concatenate(([0], np.cumsum(sizes)[:-1])).astype(np.int64)
     top = np.repeat(np.maximum.reduceat(scores, starts), sizes)
     risen: Doubles = np.exp(scores - top)
-    return risen / np.repeat(np.add.reduceat(risen, starts), sizes)
+    risen /= np.repeat(np.add.reduceat(risen, starts), sizes)
+    return risen
 
 
 def fit(

@@ -1,8 +1,8 @@
 """The learned disentangler: links every line of a log to the one it answers, or to itself where it begins something.
 
 Two passes of gradient-boosted trees. The first scores each candidate by itself (`pairs`); the second looks again at the
-likeliest few, knowing the conversations that the first one's guesses make (`threads`). System lines link to themselves,
-and where the source says what is answered, it is believed.
+likeliest few, knowing the conversations that the first one's guesses make (`threads`), and both have half a vote.
+System lines link to themselves, and where the source says what is answered, it is believed.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -89,13 +89,16 @@ class Disentangler:
         return [_choice(seen.view, g, g.candidates, np.log(np.maximum(g.chances, 1e-9))) for g in guesses]
 
     def _second_pass(self, seen: Seen, guesses: Sequence[Guess]) -> Iterator[Choice]:
-        known = guessed(guesses, len(seen.view))
+        known = guessed(guesses, seen.view)
         ready = iter(guesses)
         while some := list(islice(ready, 500)):
             tables = [second_figures(guess, known, seen, self.reach) for guess in some]
             scores = mean_scores(self.second, np.concatenate(tables))
             for guess, own in zip(some, _cut(scores, tables), strict=True):
-                yield _choice(seen.view, guess, guess.candidates[guess.kept], own)
+                # Each pass errs in its own way: the mean of both is better than either.
+                first = np.log(np.maximum(guess.chances[guess.kept], 1e-9))
+                second = own - np.logaddexp.reduce(own)
+                yield _choice(seen.view, guess, guess.candidates[guess.kept], (first + second) / 2)
 
 
 def links_of(
@@ -149,7 +152,7 @@ def first_pass(seen: Seen, reach: Reach, trees: Sequence[Trees], places: Collect
 
 def second_figures(guess: Guess, known: threads.Guessed, seen: Seen, reach: Reach) -> Floats:
     """The columns of the second pass for the candidates that were kept."""
-    further = thread_figures(guess, known, seen.view, seen.alike, ahead=reach.ahead)
+    further = thread_figures(guess, known, seen.view, seen.alike, window=reach.window, ahead=reach.ahead)
     return np.concatenate((guess.figures, further), axis=1)
 
 

@@ -43,7 +43,7 @@ _STAMP = rf"(?:\[?(?:{_DAY}[T ])?{_TIME}(?:Z|[+-]\d\d:?\d\d)?\]?\s+)?"
 FORMATS = (
     _format(
         "ubuntu",
-        message=rf"^\[{_TIME}\] <(?P<nick>[^>\s]+)> ?(?P<text>.*)$",
+        message=rf"^\[{_TIME}\] <{_NICK}> ?(?P<text>.*)$",
         action=rf"^\[{_TIME}\]\s+\* (?P<nick>\S+) ?(?P<text>.*)$",
         system=r"^=== ",
     ),
@@ -69,7 +69,7 @@ FORMATS = (
     ),
     _format(
         "generic",
-        message=rf"^{_STAMP}(?:<{_NICK}>|(?P<name>[^\s:<>\[\]*=-][^\s:<>]{{0,31}}):) (?P<text>.*)$",
+        message=rf"^{_STAMP}(?:<{_NICK}>|(?P<name>[^\W\d][^\s:<>\"'(),/]{{0,31}}):) (?P<text>.*)$",
         action=rf"^{_STAMP}\* (?P<nick>\S+) (?P<text>.*)$",
         system=r"^(?:===|---|\*\*\*|-->|<--) ",
     ),

@@ -2,8 +2,9 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +18,7 @@ from tertulia.corpus.rooms.folder import load_disentangler, read_manifest
 from tertulia.corpus.rooms.line import Log
 from tertulia.corpus.rooms.lowe import LoweRules, extract
 from tertulia.corpus.rooms.read import day_before, read_logs
-from tertulia.corpus.rooms.stats import RoomStats, room_stats
+from tertulia.corpus.rooms.stats import RoomStats, Tally
 from tertulia.corpus.rooms.talks import dialogues_of
 from tertulia.corpus.rooms.turns import Extracted
 from tertulia.corpus.shards import write_parquet
@@ -60,30 +61,45 @@ class RoomsOutcome:
 
 
 def mine_rooms(config: RoomsConfig, progress: Progress | None = None) -> RoomsOutcome:
-    """Pull the dialogues out of logs."""
+    """Pull the dialogues out of logs, one log at a time: only the largest has to fit in memory."""
     progress = progress or Silent()
     untangle, fingerprint = _untangle(config)
-    logs = lines = 0
-    dropped: Counter[str] = Counter()
-    kept: list[Dialogue] = []
+    passed = _Passed()
     progress.step("Untangling logs")
-    for log, seen_before in day_before(read_logs(config.source, format=config.format)):
-        found = untangle(log, seen_before)
-        kept.extend(found.dialogues)
-        dropped += found.dropped
-        logs, lines = logs + 1, lines + len(log.lines)
-        progress.advance()
-    if not lines:
+    found = _dialogues(config, untangle, passed, progress)
+    first = next(found, None)  # what cannot be read is refused before anything is written
+    if not passed.lines:
         raise DataError(f"There is not a line in {config.source}.", hint="Give a chat log, or a folder of them.")
-    progress.step(f"Writing {len(kept)} dialogues")
     config.out.mkdir(parents=True, exist_ok=True)
     file = config.out / "dialogues.parquet"
-    write_parquet(kept, file)
-    outcome = RoomsOutcome(room_stats(kept), dropped, logs, lines, file)
+    write_parquet(chain([] if first is None else [first], found), file)
+    outcome = RoomsOutcome(passed.tally.stats(), passed.dropped, passed.logs, passed.lines, file)
     save(config, config.out / "config.toml")
     record = outcome.as_json() | {"threads": config.threads, "model": fingerprint, "version": __version__}
     (config.out / "stats.json").write_text(json.dumps(record, indent=2), encoding="utf-8")
     return outcome
+
+
+@dataclass(slots=True)
+class _Passed:
+    """What has gone through so far."""
+
+    tally: Tally = field(default_factory=Tally)
+    dropped: Counter[str] = field(default_factory=Counter)
+    logs: int = 0
+    lines: int = 0
+
+
+def _dialogues(config: RoomsConfig, untangle: Untangle, passed: _Passed, progress: Progress) -> Iterator[Dialogue]:
+    for log, seen_before in day_before(read_logs(config.source, format=config.format)):
+        found = untangle(log, seen_before)
+        passed.dropped += found.dropped
+        passed.logs += 1
+        passed.lines += len(log.lines)
+        for dialogue in found.dialogues:
+            passed.tally.add(dialogue)
+            yield dialogue
+        progress.advance()
 
 
 def _untangle(config: RoomsConfig) -> tuple[Untangle, str | None]:

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -82,14 +82,15 @@ def _meanings(texts: Sequence[Sequence[str]], lexicon: Lexicon) -> Floats:
         for word in set(text):
             if (vector := lexicon.vectors.get(word)) is not None:
                 means[row] += lexicon.rarity(word) * vector
-    return means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-9)
+    means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-9)
+    return means
 
 
 def _sparse_band(matrix: sparse.csr_array, window: int) -> Floats:
     return _band(lambda rows, before: (matrix[rows] @ matrix[before].T).toarray(), matrix.shape[0], window)
 
 
-def _band(product, n: int, window: int, block: int = 256) -> Floats:  # type: ignore[no-untyped-def]
+def _band(product: Callable[[slice, slice], Floats], n: int, window: int, block: int = 256) -> Floats:
     """The products of each line with the `window` lines before it, block by block, so that long logs fit in memory."""
     band = np.zeros((n, window), np.float32)
     for start in range(0, n, block):

@@ -34,8 +34,8 @@ class Score(NamedTuple):
         >>> Score.of(1, 2, 4)
         Score(precision=50.0, recall=25.0, f=33.333333333333336)
         """
-        shares = [100 * right / n if n else math.nan for n in (found, true)]
-        return cls(*shares, 200 * right / (found + true) if found + true else math.nan)
+        precision, recall = (100 * right / n if n else math.nan for n in (found, true))
+        return cls(precision, recall, 200 * right / (found + true) if found + true else math.nan)
 
 
 @dataclass(frozen=True, slots=True)

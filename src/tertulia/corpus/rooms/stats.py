@@ -34,22 +34,39 @@ class RoomStats:
         return [(math.log10(turns), math.log10(n)) for turns, n in sorted(self.by_turns.items())]
 
 
+class Tally:
+    """Counts dialogues as they pass by, so that nobody has to hold them all."""
+
+    def __init__(self) -> None:
+        self._by_turns: Counter[int] = Counter()
+        self._minutes: list[float] = []
+        self._words = 0
+
+    def add(self, dialogue: Dialogue) -> None:
+        """Count one; its minutes are those that the extraction left under `meta`."""
+        self._by_turns[len(dialogue.turns)] += 1
+        self._words += sum(len(words(turn.text)) for turn in dialogue.turns)
+        self._minutes.append(float(dialogue.meta.get("minutes", math.nan)))
+
+    def stats(self) -> RoomStats:
+        """What has been counted so far."""
+        count = self._by_turns.total()
+        utterances = sum(turns * n for turns, n in self._by_turns.items())
+        return RoomStats(
+            dialogues=count,
+            utterances=utterances,
+            words=self._words,
+            min_turns=min(self._by_turns, default=0),
+            mean_turns=utterances / count if count else math.nan,
+            words_per_utterance=self._words / utterances if utterances else math.nan,
+            median_minutes=median(self._minutes) if self._minutes else math.nan,
+            by_turns=dict(sorted(self._by_turns.items())),
+        )
+
+
 def room_stats(dialogues: Iterable[Dialogue]) -> RoomStats:
-    """Count in one pass; the minutes are those that the extraction left under `meta`."""
-    by_turns: Counter[int] = Counter()
-    spoken, minutes = 0, []
+    """Count all at once."""
+    tally = Tally()
     for dialogue in dialogues:
-        by_turns[len(dialogue.turns)] += 1
-        spoken += sum(len(words(turn.text)) for turn in dialogue.turns)
-        minutes.append(float(dialogue.meta.get("minutes", math.nan)))
-    count, utterances = by_turns.total(), sum(turns * n for turns, n in by_turns.items())
-    return RoomStats(
-        dialogues=count,
-        utterances=utterances,
-        words=spoken,
-        min_turns=min(by_turns, default=0),
-        mean_turns=utterances / count if count else math.nan,
-        words_per_utterance=spoken / utterances if utterances else math.nan,
-        median_minutes=median(minutes) if minutes else math.nan,
-        by_turns=dict(sorted(by_turns.items())),
-    )
+        tally.add(dialogue)
+    return tally.stats()

@@ -4,6 +4,7 @@ The first pass scores pairs of lines one by one. Its guesses make conversations,
 part in one, how long it has been silent, how much of my probability lies in it, and where my next line will go.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +20,6 @@ NAMES = (
     "my_replies their_start their_sure talk_cosine my_next_goes_here answered_next_from_here replies_to_me_next "
     "they_reply_to_me_next same_people_replied talk_is_latest"
 ).split()
-_P = {name: k for k, name in enumerate(NAMES)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,13 @@ class Guessed:
     sure: Floats
     """The chance of the likeliest candidate."""
     replies: Mapping[int, Sequence[int]]
+    my_last: Ints
+    """For each line the last one of the same speaker, or NOBODY."""
 
 
-def guessed(guesses: Sequence[Guess], lines: int) -> Guessed:
+def guessed(guesses: Sequence[Guess], seen: View) -> Guessed:
     """Gather what was guessed; a line without a guess stands alone."""
+    lines = len(seen)
     links, roots = np.arange(lines, dtype=np.int32), np.arange(lines, dtype=np.int32)
     starts, sure = np.zeros(lines, np.float32), np.zeros(lines, np.float32)
     replies: dict[int, list[int]] = {}
@@ -64,75 +67,82 @@ def guessed(guesses: Sequence[Guess], lines: int) -> Guessed:
         roots[i] = i if link == i else roots[link]
         if link != i:
             replies.setdefault(link, []).append(i)
-    return Guessed(links, roots, starts, sure, replies)
+    latest: dict[int, int] = {}
+    my_last = np.full(lines, NOBODY, np.int32)
+    for i, who in enumerate(seen.speaker.tolist()):
+        my_last[i] = latest.get(who, NOBODY)
+        latest[who] = i
+    return Guessed(links, roots, starts, sure, replies, my_last)
 
 
-def thread_figures(guess: Guess, known: Guessed, seen: View, alike: Likeness, *, ahead: int) -> Floats:
+def thread_figures(guess: Guess, known: Guessed, seen: View, alike: Likeness, *, window: int, ahead: int) -> Floats:
     """Further columns for the candidates that are kept."""
-    i = guess.place
-    kept = guess.candidates[guess.kept]
+    i, itself = guess.place, float(guess.chances[-1])
     chances = guess.chances[guess.kept]
-    figures = np.zeros((len(kept), len(NAMES)), np.float32)
     shares: dict[int, float] = {}
     for root, chance in zip(known.roots[guess.candidates[:-1]].tolist(), guess.chances[:-1].tolist(), strict=True):
         shares[root] = shares.get(root, 0.0) + chance
-    order = np.argsort(np.argsort(-chances, kind="stable"), kind="stable")
     best = max(shares.values(), default=0.0)
-    talks = _talks(i, guess, known)
+    talks = _talks(i, known, window)
     future = _future(i, known, seen, ahead)
-    mine = next((int(j) for j in guess.candidates[:-1] if seen.speaker[j] == seen.speaker[i]), NOBODY)
-    for row, j in enumerate(kept.tolist()):
-        root = int(known.roots[j])
+    about = {root: _of_talk(i, talks[root], known, seen, alike) for root in shares}
+    rows = []
+    order = np.argsort(np.argsort(-chances, kind="stable"), kind="stable").tolist()
+    for j, chance, rank in zip(guess.candidates[guess.kept].tolist(), chances.tolist(), order, strict=True):
         own = {
-            "chance": chances[row],
-            "log_chance": np.log(max(float(chances[row]), 1e-6)),
-            "chance_rank": order[row],
-            "share_of_self": guess.chances[-1],
+            "chance": chance,
+            "log_chance": math.log(max(chance, 1e-6)),
+            "chance_rank": rank,
+            "share_of_self": itself,
         }
         if j != i:
-            own |= _of_talk(i, j, talks[root], known, seen, alike, mine)
-            own |= _of_future(j, root, future, seen)
-            own |= {"share": shares[root], "share_is_best": shares[root] >= best}
+            root = int(known.roots[j])
+            own |= {"share": shares[root], "share_is_best": shares[root] >= best, "share_of_self": itself}
+            own |= about[root] | _of_line(i, j, talks[root], known, seen) | _of_future(j, root, future, seen)
         else:
-            own |= {"share": best, "replies_to_me_next": len(future.replies), "talk_silent_lines": FAR}
-        for name, value in own.items():
-            figures[row, _P[name]] = value
-    return figures
+            own |= {"share": best, "share_of_self": itself}
+            own |= {"replies_to_me_next": len(future.replies), "talk_silent_lines": FAR}
+        rows.append([own.get(name, 0.0) for name in NAMES])
+    return np.array(rows, np.float32)
 
 
-def _talks(i: int, guess: Guess, known: Guessed) -> dict[int, list[int]]:
+def _talks(i: int, known: Guessed, window: int) -> dict[int, list[int]]:
     """The conversations within reach, their lines from the latest back."""
     talks: dict[int, list[int]] = {}
-    for j in guess.candidates[:-1].tolist():
-        talks.setdefault(int(known.roots[j]), []).append(j)
+    first = max(0, i - window)
+    for j, root in zip(range(i - 1, first - 1, -1), known.roots[first:i][::-1].tolist(), strict=True):
+        talks.setdefault(root, []).append(j)
     return talks
 
 
-def _of_talk(
-    i: int, j: int, talk: list[int], known: Guessed, seen: View, alike: Likeness, mine: int
-) -> dict[str, float]:
-    """The conversation of candidate j, as it stands when line i comes in."""
+def _of_talk(i: int, talk: list[int], known: Guessed, seen: View, alike: Likeness) -> dict[str, float]:
+    """A conversation as it stands when line i comes in."""
     speakers = seen.speaker[talk].tolist()
-    me, to = int(seen.speaker[i]), int(seen.addressee[i])
-    earlier = [k for k in known.replies.get(j, ()) if k < i]
-    gaps = np.array([i - k - 1 for k in talk])
     return {
         "talk_lines": len(talk),
         "talk_people": len(set(speakers)),
-        "talk_of_me": speakers.count(me),
-        "talk_of_addressee": speakers.count(to),
+        "talk_of_me": speakers.count(int(seen.speaker[i])),
+        "talk_of_addressee": speakers.count(int(seen.addressee[i])),
         "talk_silent_lines": i - talk[0],
         "talk_silent_minutes": min(float(seen.minutes[i] - seen.minutes[talk[0]]), FAR),
+        "talk_is_my_last": known.my_last[i] != NOBODY and known.roots[known.my_last[i]] == known.roots[talk[0]],
+        "talk_is_latest": talk[0] == i - 1,
+        "talk_cosine": float(alike.cosine[i, [i - k - 1 for k in talk]].max()),
+    }
+
+
+def _of_line(i: int, j: int, talk: list[int], known: Guessed, seen: View) -> dict[str, float]:
+    """Candidate j within its conversation."""
+    me, they = int(seen.speaker[i]), int(seen.speaker[j])
+    repliers = [int(seen.speaker[k]) for k in known.replies.get(j, ()) if k < i]
+    return {
         "talk_after": talk.index(j),
-        "talk_is_my_last": mine != NOBODY and known.roots[mine] == known.roots[j],
-        "talk_is_their_last": next(k for k in talk if seen.speaker[k] == seen.speaker[j]) == j,
-        "talk_is_latest": known.roots[i - 1] == known.roots[j],
-        "replies": len(earlier),
-        "my_replies": sum(int(seen.speaker[k]) == me for k in earlier),
-        "same_people_replied": sum(int(seen.speaker[k]) == int(seen.speaker[j]) for k in earlier),
+        "talk_is_their_last": next(k for k in talk if seen.speaker[k] == they) == j,
+        "replies": len(repliers),
+        "my_replies": repliers.count(me),
+        "same_people_replied": repliers.count(they),
         "their_start": float(known.starts[j]),
         "their_sure": float(known.sure[j]),
-        "talk_cosine": float(alike.cosine[i, gaps].max()),
     }
 
 

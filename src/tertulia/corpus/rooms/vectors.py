@@ -1,7 +1,7 @@
 """Word vectors in GloVe's format: a word and its numbers a line (packed or not), or the same as two arrays in .npz."""
 
 import zipfile
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,8 @@ def read_vectors(path: Path, wanted: Collection[str]) -> dict[str, Floats]:
         raise DataError(f"The word vectors in {path} cannot be read: {error}.") from None
     if not found:
         raise DataError(f"{path} has a vector for none of the words.", hint="Wanted: GloVe's text, or words + vectors.")
-    return found
+    # Half precision, as they are kept: a model read back sees what it was trained with.
+    return {word: vector.astype(np.float16).astype(np.float32) for word, vector in found.items()}
 
 
 def parse_vectors(lines: Iterable[str], wanted: Collection[str], *, source: str = "<vectors>") -> dict[str, Floats]:
@@ -42,7 +43,7 @@ def parse_vectors(lines: Iterable[str], wanted: Collection[str], *, source: str 
     return found
 
 
-def save_vectors(vectors: dict[str, Floats], path: Path) -> None:
+def save_vectors(vectors: Mapping[str, Floats], path: Path) -> None:
     """Write vectors as two arrays, half precision: enough for likeness, and small."""
     words = np.array(list(vectors), dtype=np.str_)
     np.savez_compressed(path, words=words, vectors=np.array(list(vectors.values()), np.float16))

@@ -11,7 +11,7 @@ from tertulia.core.config import Config, validate
 from tertulia.core.dialogue import Dialogue, Json
 from tertulia.core.errors import UsageError
 from tertulia.core.reply import Ask, Piece, Provenance, Reply, Usage
-from tertulia.models.huggingface import ChatModel, Sampling
+from tertulia.models.huggingface import ChatModel, Sampling, use_threads
 from tertulia.talk.chat import chat_messages
 
 
@@ -30,6 +30,8 @@ class HuggingFaceOptions(Config):
     """Longest reply, in tokens."""
     context_tokens: int = Field(1024, ge=16)
     """Longest conversation read, in tokens; the oldest turns are left out first."""
+    threads: int = Field(0, ge=0)
+    """Threads to compute with, for all models of the process; 0 takes half the cores."""
     instructions: str = "Keep your answers short and friendly, one or two sentences, as in a chat."
     """Added to the persona in the system turn."""
 
@@ -54,6 +56,7 @@ class HuggingFaceBot:
         """Load the model now, so that a wrong name fails at once."""
         if not target:
             raise UsageError("The bot 'hf' needs a model.", hint="For example: hf:path/to/folder or hf:owner/model.")
+        use_threads(options.threads)
         return cls(ChatModel.load(target), options)
 
     def reply(self, asks: Sequence[Ask], /) -> list[Reply]:

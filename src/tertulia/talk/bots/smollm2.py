@@ -20,7 +20,7 @@ from pydantic import Field
 
 from tertulia.core.config import Config
 from tertulia.core.errors import BotError, MissingExtra
-from tertulia.models.huggingface import ChatModel
+from tertulia.models.huggingface import ChatModel, use_threads
 from tertulia.talk.bots.huggingface import HuggingFaceBot, HuggingFaceOptions
 from tertulia.talk.spec import MANIFEST
 
@@ -48,6 +48,7 @@ class SmolLM2Bot(HuggingFaceBot):
     @classmethod
     def build(cls, target: str, options: HuggingFaceOptions, /) -> Self:
         """Unpack the weights if this is the first time, then load them."""
+        use_threads(options.threads)
         folder = unpacked()
         return cls(
             ChatModel.load(str(folder)),

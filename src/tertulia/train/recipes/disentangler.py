@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,48 +31,47 @@ from tertulia.corpus.rooms.disentangler import (
     Seen,
     first_pass,
     links_of,
-    look,
     needed,
     second_figures,
 )
 from tertulia.corpus.rooms.folder import save_disentangler
 from tertulia.corpus.rooms.gold import GoldLog, read_gold
-from tertulia.corpus.rooms.likeness import Lexicon, count_idf
+from tertulia.corpus.rooms.likeness import Lexicon, count_idf, likeness
 from tertulia.corpus.rooms.measure import Agreement, agreement
 from tertulia.corpus.rooms.threads import guessed
 from tertulia.corpus.rooms.vectors import read_vectors
-from tertulia.corpus.rooms.view import view
+from tertulia.corpus.rooms.view import View, view
 from tertulia.train.recipe import Recipe, RecipeConfig
 
 
 class DisentanglerConfig(Reach, RecipeConfig):
     """What is learned from, and how."""
 
+    recipe: Literal["disentangler"] = "disentangler"
+    """The recipe's name, so that a run's own config can be trained again."""
     vectors: Path | None = None
     """Word vectors in GloVe's format (text, or words + vectors in .npz); those of known words go into the model."""
+    max_logs: int | None = Field(None, ge=2)
+    """Learn from so many logs only, spread evenly over all: for a quick try."""
     min_count: int = Field(3, ge=1)
     """Lines a word must stand in to be known."""
     folds: int = Field(2, ge=2)
     """Members of the first pass; each leaves out its share of the logs."""
-    trees: int = Field(300, ge=1)
+    trees: int = Field(200, ge=1)
     """Trees of each member of the first pass."""
-    second_trees: int = Field(200, ge=0)
+    second_trees: int = Field(150, ge=0)
     """Trees of each member of the second pass; 0 for none."""
     second_members: int = Field(1, ge=1)
     """Members of the second pass, which differ in their seeds."""
     leaves: int = Field(48, ge=2)
     """Leaves of a tree."""
-    rate: float = Field(0.08, gt=0, le=1)
+    rate: float = Field(0.1, gt=0, le=1)
     """Learning rate."""
     min_rows: int = Field(60, ge=1)
     """Rows a leaf must hold."""
     share: float = Field(0.5, gt=0, le=1)
     """Share of the columns that each tree may use."""
-    near: int = Field(12, ge=1)
-    """Candidates just before a line that the first pass always learns from ..."""
-    drawn: int = Field(10, ge=0)
-    """... and how many of the others, drawn at random; those that speak to or of the line's speaker always count."""
-    biases: tuple[float, ...] = (-0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0)
+    biases: tuple[float, ...] = (-2.0, -1.5, -1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0)
     """Values tried on the development logs for how readily a line begins a conversation."""
     seed: int = 0
     """Of everything that is drawn."""
@@ -104,9 +104,12 @@ def train(config: DisentanglerConfig, progress: Progress | None = None) -> Train
     """Train a disentangler and leave it in `config.out`."""
     progress, began = progress or Silent(), time.perf_counter()
     train_logs, dev_logs = read_data(config.data)
-    progress.step("Counting words", total=len(train_logs))
-    lexicon = _lexicon(train_logs, config)
-    cases = list(_cases(train_logs, lexicon, config, progress))
+    if config.max_logs is not None:
+        train_logs = train_logs[:: max(1, len(train_logs) // config.max_logs)][: config.max_logs]
+    progress.step("Reading lines", total=len(train_logs))
+    views = [_viewed(gold, progress) for gold in train_logs]
+    lexicon = _lexicon(views, config)
+    cases = list(_cases(train_logs, views, lexicon, config, progress))
     kept = _Kept(config)
     first = _learn_first(cases, config, kept, progress)
     second = _learn_second(cases, first, config, kept, progress) if config.second_trees else ()
@@ -139,8 +142,13 @@ def read_data(data: str) -> tuple[list[GoldLog], list[GoldLog]]:
     return read_gold(folder), []
 
 
-def _lexicon(logs: Sequence[GoldLog], config: DisentanglerConfig) -> Lexicon:
-    idf, unknown = count_idf((text for gold in logs for text in view(gold.log.lines).words), min_count=config.min_count)
+def _viewed(gold: GoldLog, progress: Progress) -> View:
+    progress.advance()
+    return view(gold.log.lines)
+
+
+def _lexicon(views: Sequence[View], config: DisentanglerConfig) -> Lexicon:
+    idf, unknown = count_idf((text for seen in views for text in seen.words), min_count=config.min_count)
     return Lexicon(idf, unknown, read_vectors(config.vectors, idf) if config.vectors else {})
 
 
@@ -149,18 +157,18 @@ def _reach(config: DisentanglerConfig) -> Reach:
 
 
 def _cases(
-    logs: Sequence[GoldLog], lexicon: Lexicon, config: DisentanglerConfig, progress: Progress
+    logs: Sequence[GoldLog], views: Sequence[View], lexicon: Lexicon, config: DisentanglerConfig, progress: Progress
 ) -> Iterator[_Case]:
-    progress.step("Preparing logs", total=len(logs))
-    for gold in logs:
-        seen = look(gold.log.lines, lexicon, config)
-        place = {int(number): i for i, number in enumerate(seen.view.numbers)}
+    progress.step("Comparing lines", total=len(logs))
+    for gold, seen in zip(logs, views, strict=True):
+        place = {int(number): i for i, number in enumerate(seen.numbers)}
         right = {
             place[line]: np.array([place[e] for e in earlier if e in place], np.int32)
             for line, earlier in gold.links.items()
             if line in place
         }
-        yield _Case(seen, right, needed(seen.view, gold.links, config))
+        alike = likeness(seen.words, lexicon, window=config.window)
+        yield _Case(Seen(seen, alike), right, needed(seen, gold.links, config))
         progress.advance()
 
 
@@ -172,8 +180,8 @@ def _learn_first(
         return tuple(Trees(text) for text in members if text)
     progress.step("Gathering candidates", total=len(cases))
     tables = []
-    for number, case in enumerate(cases):
-        tables.append(list(_first_rows(case, config, np.random.default_rng((config.seed, number)))))
+    for case in cases:
+        tables.append(list(_first_rows(case, config)))
         progress.advance()
     for fold in range(config.folds):
         if members[fold] is None:
@@ -187,20 +195,13 @@ def _learn_first(
 _Labelled = tuple[NDArray[np.float32], NDArray[np.bool_]]
 
 
-def _first_rows(case: _Case, config: DisentanglerConfig, rng: np.random.Generator) -> Iterator[_Labelled]:
-    """The candidates of each annotated line that are worth learning from."""
-    seen, column = case.seen, {name: k for k, name in enumerate(pairs.NAMES)}
-    close = [column[name] for name in ("same_speaker", "i_name_them", "they_name_me")]
+def _first_rows(case: _Case, config: DisentanglerConfig) -> Iterator[_Labelled]:
+    """The candidates of each annotated line that has a right one among them."""
+    seen = case.seen
     for row in pairs.rows(seen.view, seen.alike, window=config.window, ahead=config.ahead, wanted=case.right):
         right = np.isin(row.candidates, case.right[row.place])
-        if not right.any():
-            continue
-        use = right | (np.arange(len(right)) < config.near)
-        use |= (row.figures[:, close] > 0).any(axis=1) & (row.figures[:, column["their_line_back"]] < 6)
-        use[-1] = True
-        rest = np.flatnonzero(~use)
-        use[rng.permutation(rest)[: config.drawn]] = True
-        yield row.figures[use], right[use]
+        if right.any():
+            yield row.figures, right
 
 
 def _learn_second(
@@ -225,7 +226,7 @@ def _learn_second(
 
 def _second_rows(case: _Case, trees: Sequence[Trees], config: DisentanglerConfig) -> Iterator[_Labelled]:
     guesses = list(first_pass(case.seen, config, trees, case.places))
-    known = guessed(guesses, len(case.seen.view))
+    known = guessed(guesses, case.seen.view)
     for guess in guesses:
         if guess.place in case.right:
             right = np.isin(guess.candidates[guess.kept], case.right[guess.place])

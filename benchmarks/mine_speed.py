@@ -1,0 +1,168 @@
+"""CPU, time and memory of mining generated messages, beside only reading and parsing the same file with Polars.
+
+Floor and mining alternate in the same run, each in a process of its own. CPU is user and system time of the driver and
+all its workers, imports included; the floor is the call of `polars.read_ndjson` alone. Memory is the largest sum of the
+resident memory of driver and workers (libraries that they share count once for each). The subword model is learned
+before, as a user would who mines month after month; `learn_seconds` says what that takes.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+import psutil
+
+from common import finish
+from generate_messages import write
+
+ENGINES = ("pool", "ray", "ray2")
+FLOOR = """
+import sys, time, polars
+start = time.process_time()
+fields = dict.fromkeys(("id", "parent", "thread", "author", "text"), polars.String)
+polars.read_ndjson(sys.argv[1], schema=fields)
+print(time.process_time() - start)
+"""
+
+
+class Measured(NamedTuple):
+    """One run of a program and all it started."""
+
+    wall: float
+    cpu: float
+    memory: float
+    """GB."""
+    printed: str
+
+
+class Watch(threading.Thread):
+    """Samples the memory and CPU of a process and its descendants until it ends."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(daemon=True)
+        self.root, self.peak = psutil.Process(pid), 0
+        self.cpu: dict[int, float] = {}
+
+    def run(self) -> None:
+        """Look ten times a second."""
+        while self.root.is_running() and self.root.status() != psutil.STATUS_ZOMBIE:
+            total = 0
+            try:
+                for process in (self.root, *self.root.children(recursive=True)):
+                    total += process.memory_info().rss
+                    times = process.cpu_times()
+                    self.cpu[process.pid] = times.user + times.system
+            except psutil.NoSuchProcess:
+                pass
+            self.peak = max(self.peak, total)
+            time.sleep(0.1)
+
+
+def measure(command: list[str]) -> Measured:
+    """Run a program; its workers' CPU is what the system says once all have ended, or what was last seen of them."""
+    start, before = time.perf_counter(), _children_cpu()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        watch = Watch(process.pid)
+        watch.start()
+        printed = process.communicate()[0]
+    if process.returncode:
+        raise SystemExit(f"{command} failed")
+    watch.join()
+    wall, counted = time.perf_counter() - start, _children_cpu() - before
+    return Measured(wall, max(counted, sum(watch.cpu.values())), watch.peak / 1e9, printed)
+
+
+def _children_cpu() -> float:
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def mine_here(engine: str, file: str, out: str, model: str, workers: int) -> None:
+    """What the measured process does."""
+    from tertulia.corpus.mine import MineConfig, mine
+
+    settings = {"source": file, "out": Path(out), "subwords": Path(model) if model else None, "workers": workers}
+    if engine == "ray2":
+        from ray.cluster_utils import Cluster
+
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+        for _ in range(2):
+            cluster.add_node(num_cpus=max(1, workers // 2))
+        outcome = mine(MineConfig.model_validate(settings | {"engine": "ray", "address": cluster.address}))
+        cluster.shutdown()
+    else:
+        outcome = mine(MineConfig.model_validate(settings | {"engine": engine}))
+    print(json.dumps({"pairs": outcome.funnel.pairs, "kept": outcome.funnel.kept}))
+
+
+def main() -> None:
+    """Alternate floor and mining, print a table and the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--messages", type=int, default=2_000_000)
+    parser.add_argument("--data", type=Path, help="mine this file of messages instead of generated ones")
+    parser.add_argument("--engine", choices=ENGINES, default="pool")
+    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="100,000 messages, one run")
+    parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        mine_here(args.engine, *args.child[:3], int(args.child[3]))
+        return
+    count, runs = (100_000, 1) if args.quick else (args.messages, args.runs)
+    with tempfile.TemporaryDirectory() as folder:
+        file = args.data or Path(folder) / "messages.jsonl"
+        if not args.data:
+            write(count, file)
+        report(args.engine, args.workers, file, runs, Path(folder), count)
+
+
+def report(engine: str, workers: int, file: Path, runs: int, folder: Path, count: int) -> None:
+    """Measure and tell."""
+    child = [sys.executable, __file__, "--engine", engine, "--child", str(file), str(folder / "out")]
+    learning = [sys.executable, __file__, "--child", str(file), str(folder / "learned"), "", str(workers)]
+    learned = measure(learning)  # also fills the disk cache
+    model = shutil.copy(folder / "learned" / "subwords.model", folder / "subwords.model")
+    floors, mined = [], []
+    for _ in range(runs):
+        floors.append(float(measure([sys.executable, "-c", FLOOR, str(file)]).printed))
+        mined.append(measure([*child, str(model), str(workers)]))
+        shutil.rmtree(folder / "out")
+    best = min(mined, key=lambda m: m.cpu)
+    print(f"{'':<30}{'best':>9}{'median':>9}   {count} messages, {runs} runs, {engine}, {workers} workers")
+    rows = {
+        "polars alone, CPU seconds": floors,
+        "mining, CPU seconds": [m.cpu for m in mined],
+        "mining, wall seconds": [m.wall for m in mined],
+        "mining, GB resident in all": [m.memory for m in mined],
+    }
+    for name, values in rows.items():
+        print(f"{name:<30}{min(values):>9.2f}{median(values):>9.2f}")
+    ratios = [m.cpu / floor for m, floor in zip(mined, floors, strict=True)]
+    print(f"{'CPU ratio':<30}{min(ratios):>9.2f}{median(ratios):>9.2f}")
+    print(f"with learning subwords: {learned.cpu:.2f} CPU seconds, {learned.wall:.2f} wall seconds")
+    figures = {
+        "cpu_ratio_median": median(ratios),
+        "cpu_ratio_best": best.cpu / min(floors),
+        "cpu_seconds": best.cpu,
+        "floor_cpu_seconds": min(floors),
+        "wall_seconds": min(m.wall for m in mined),
+        "peak_gb": max(m.memory for m in mined),
+        "learn_seconds": learned.cpu - median([m.cpu for m in mined]),
+        "pairs": json.loads(best.printed.splitlines()[-1])["pairs"],
+    }
+    settings = {"messages": count, "runs": runs, "engine": engine, "workers": workers, "bytes": file.stat().st_size}
+    finish("mine_speed", figures, settings)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""The default engine: a pool of processes on this machine.
+
+Workers are started as plain programs, so that a script which calls the library needs no `if __name__ == "__main__"`,
+and each holds the reading end of a pipe that closes with the driver. A worker that dies is replaced, and its task is
+done again, up to three times: a task that kills every worker is told apart from a worker that was killed.
+"""
+
+import os
+import pickle
+import selectors
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tertulia.core.errors import DataError
+
+T = TypeVar("T")
+R = TypeVar("R")
+TRIES = 3
+
+
+@dataclass(slots=True)
+class _Job:
+    task: Any
+    tries: int = 0
+
+
+class Pool:
+    """So many worker processes, started when they are first needed."""
+
+    def __init__(self, workers: int) -> None:
+        self._size = workers
+        self._idle: list[subprocess.Popen[bytes]] = []
+        self._all: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids of the living workers."""
+        return [worker.pid for worker in self._all if worker.poll() is None]
+
+    def map(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
+        """The results as they come."""
+        waiting = deque(_Job(task) for task in tasks)
+        with selectors.DefaultSelector() as selector:
+            while waiting or selector.get_map():
+                while waiting and len(selector.get_map()) < self._size:
+                    self._give(function, waiting.popleft(), selector)
+                for key, _ in selector.select():
+                    worker, job = key.data
+                    selector.unregister(key.fileobj)
+                    try:
+                        kind, value = pickle.load(worker.stdout)
+                    except (EOFError, OSError, pickle.UnpicklingError):
+                        waiting.appendleft(self._again(worker, job))
+                        continue
+                    self._idle.append(worker)
+                    yield _result(kind, value)
+
+    def close(self) -> None:
+        """End the workers."""
+        for worker in self._all:
+            worker.kill()
+        for worker in self._all:
+            _forget(worker)
+        self._all, self._idle = [], []
+
+    def _give(self, function: Callable[[T], R], job: _Job, selector: selectors.BaseSelector) -> None:
+        worker = self._idle.pop() if self._idle else self._start()
+        try:
+            pickle.dump((function, job.task), worker.stdin)  # type: ignore[arg-type]
+            worker.stdin.flush()  # type: ignore[union-attr]
+        except OSError:
+            pass  # it died while idle: its output is at an end, and the selector will say so
+        selector.register(worker.stdout, selectors.EVENT_READ, (worker, job))  # type: ignore[arg-type]
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        # One thread for each worker: the pool itself is what runs side by side.
+        single = {
+            "POLARS_MAX_THREADS": "1",
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        }
+        command = [sys.executable, "-m", "tertulia.corpus.engines.worker"]
+        worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **single})
+        self._all.append(worker)
+        return worker
+
+    def _again(self, worker: subprocess.Popen[bytes], job: _Job) -> _Job:
+        self._all.remove(worker)
+        worker.kill()
+        code = _forget(worker)
+        if job.tries + 1 == TRIES:
+            raise DataError(
+                f"A worker died {TRIES} times at the same task (exit code {code}).",
+                hint="Perhaps memory is short: use fewer workers, or more buckets.",
+            )
+        return _Job(job.task, job.tries + 1)
+
+
+def _forget(worker: subprocess.Popen[bytes]) -> int:
+    """Close a dead worker's pipes and take its exit code."""
+    for pipe in (worker.stdin, worker.stdout):
+        try:
+            if pipe:
+                pipe.close()
+        except OSError:
+            pass  # what was still to be written to it
+    return worker.wait()
+
+
+def _result(kind: str, value: Any) -> Any:
+    if kind == "refused":
+        message, hint = value
+        raise DataError(message, hint=hint)
+    if kind == "failed":
+        raise RuntimeError(f"A worker failed:\n{value}")
+    return value

@@ -1,0 +1,52 @@
+import json
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tertulia.core.config import resolve
+from tertulia.corpus.load import load_dialogues
+from tertulia.judge.demo import DemoConfig
+from tertulia.talk.spec import make_bot
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("smollm2")]
+Tertulia = Callable[..., Any]
+
+
+class Page(HTMLParser):
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.addresses: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.addresses += [value for name, value in attrs if name in ("src", "href", "xlink:href") and value]
+
+
+def test_the_demo_end_to_end(process: Tertulia, tmp_path: Path) -> None:
+    result = process("demo", "--no-serve", "--json", "--conversations", 1, "--turns", 3, "--seed", 1)
+    assert result.code == 0, result.err
+    figures = json.loads(result.out)
+    tfidf, generic = figures["ranking"]
+    assert tfidf["hits@1"]["low"] > figures["chance"]
+    assert generic["hits@1"]["value"] < tfidf["hits@1"]["value"]
+    assert figures["messages"] > figures["pairs"] > 0
+
+    out = tmp_path / "tertulia-demo"
+    assert resolve(DemoConfig, out / "config.toml") == DemoConfig(serve=False, conversations=1, turns=3, seed=1)
+    assert [r["bot"] for r in json.loads((out / "ranking.json").read_text())] == [tfidf["bot"], generic["bot"]]
+    (talk,) = load_dialogues(out / "selfplay.jsonl")
+    assert len(talk.turns) == 3
+    assert make_bot(str(out / "tfidf")).spec == f"tfidf:{out / 'tfidf'}"
+    assert len(list(load_dialogues(out / "mined" / "pairs.parquet"))) == figures["pairs"]
+
+    report = (out / "report.html").read_text(encoding="utf-8")
+    page = Page(report)
+    assert page.tags.count("svg") >= 2
+    assert "script" not in page.tags
+    assert [a for a in page.addresses if not a.startswith("#")] == []
+    assert all(t.text.split()[0] in report for t in talk.turns if t.text and t.text.split()[0].isalpha())

@@ -1,0 +1,169 @@
+"""The same bytes whichever engine does the work, however many workers there are, and whoever is killed meanwhile."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tertulia.core.errors import DataError, MissingExtra
+from tertulia.corpus.engines.base import Here
+from tertulia.corpus.engines.pool import Pool
+from tertulia.corpus.mine import mine
+from tertulia.corpus.mining import driver
+
+from .conftest import config, fingerprint
+
+LIMIT = 10
+"""Seconds within which a worker must be gone."""
+
+
+@pytest.fixture(scope="module")
+def expected(forum: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What comes out in this process, undisturbed."""
+    out = tmp_path_factory.mktemp("expected") / "out"
+    mine(config(forum, out))
+    found = fingerprint(out)
+    assert {f"pairs/0000{i}.parquet" for i in range(8)} | {"funnel.json", "manifest.json"} <= set(found)
+    assert not any("_work" in name or "unfinished" in name for name in found)
+    return found
+
+
+@pytest.fixture
+def pool() -> Iterator[Pool]:
+    pool = Pool(2)
+    yield pool
+    pool.close()
+
+
+def test_a_pool_does_all_tasks_in_other_processes(pool: Pool) -> None:
+    assert sorted(pool.map(abs, range(-50, 0))) == list(range(1, 51))
+    assert len(pool.pids) == 2
+    assert os.getpid() not in pool.pids
+    assert list(pool.map(abs, [])) == []
+    assert list(Here().map(abs, [-1, 2])) == [1, 2]
+
+
+def test_a_worker_killed_while_idle_or_busy_is_replaced(pool: Pool) -> None:
+    assert sorted(pool.map(abs, [-1, -2])) == [1, 2]
+    for pid in pool.pids:
+        os.kill(pid, signal.SIGKILL)
+    assert sorted(pool.map(abs, [-1, -2, -3])) == [1, 2, 3]
+    victim = pool.pids[0]
+    threading.Timer(0.3, os.kill, (victim, signal.SIGKILL)).start()
+    assert list(pool.map(time.sleep, [0.6] * 4)) == [None] * 4
+    assert victim not in pool.pids
+
+
+def test_a_task_that_kills_its_workers_is_given_up(pool: Pool) -> None:
+    with pytest.raises(DataError, match="died 3 times"):
+        list(pool.map(os._exit, [7]))
+
+
+def test_a_fault_in_a_task_reaches_the_driver(pool: Pool) -> None:
+    with pytest.raises(RuntimeError, match="could not convert string to float"):
+        list(pool.map(float, ["x"]))
+
+
+def test_what_a_task_prints_does_no_harm(pool: Pool) -> None:
+    assert list(pool.map(print, ["to standard error"])) == [None]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_number_of_workers_changes_nothing(
+    forum: Path, tmp_path: Path, expected: dict[str, str], workers: int
+) -> None:
+    mine(config(forum, tmp_path, workers=workers))
+    assert fingerprint(tmp_path) == expected
+
+
+def test_a_worker_killed_in_the_middle_changes_nothing(
+    forum: Path, tmp_path: Path, expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pools: list[Pool] = []
+    monkeypatch.setattr("tertulia.corpus.mine.Pool", lambda n: pools.append(Pool(n)) or pools[0])
+    killed = []
+
+    class Killer:
+        """Kills a worker at the first sign of each stage."""
+
+        def step(self, title: str, total: int | None = None) -> None:
+            self.fresh = True
+
+        def advance(self, n: int = 1) -> None:
+            if self.fresh and pools and pools[0].pids:
+                killed.append(pools[0].pids[0])
+                os.kill(killed[-1], signal.SIGKILL)
+                self.fresh = False
+
+        def note(self, text: str) -> None: ...
+
+    mine(config(forum, tmp_path, workers=2), Killer())
+    assert len(set(killed)) >= 2
+    assert fingerprint(tmp_path) == expected
+
+
+DRIVER = """
+import sys
+from pathlib import Path
+from tests.corpus.mining.conftest import config
+from tertulia.corpus.mine import mine
+class Told:
+    def step(self, title, total=None): print("step", title, flush=True)
+    def advance(self, n=1): print("advance\\n" * n, end="", flush=True)
+    def note(self, text): pass
+mine(config(Path(sys.argv[1]), Path(sys.argv[2]), workers=2), Told())
+"""
+
+
+def children_of(pid: int) -> list[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in found]
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("step", "advances"), [("Reading messages", 3), ("Mining", 2)])
+def test_a_killed_driver_takes_its_workers_along_and_a_rerun_goes_on(
+    forum: Path, tmp_path: Path, expected: dict[str, str], step: str, advances: int
+) -> None:
+    command = [sys.executable, "-c", DRIVER, str(forum), str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]) as process:
+        assert process.stdout
+        for line in process.stdout:
+            if line == f"step {step}\n":
+                break
+        for _ in range(advances):
+            assert process.stdout.readline() == "advance\n"
+        workers = children_of(process.pid)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert len(workers) == 2
+    until = time.monotonic() + LIMIT
+    while any(is_running(pid) for pid in workers) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not any(is_running(pid) for pid in workers)
+    assert not (tmp_path / "funnel.json").exists()
+    done = list((tmp_path / driver.WORK).glob("part-*.json"))
+    assert len(done) >= 3
+    mine(config(forum, tmp_path, workers=1))
+    assert fingerprint(tmp_path) == expected
+
+
+def test_without_ray_the_error_says_what_to_install(
+    forum: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtra, match=r"tertulia\[ray\]"):
+        mine(config(forum, tmp_path, engine="ray"))

@@ -1,0 +1,96 @@
+"""The public corpora beside a checkout, read to the end: as many dialogues and turns as their publishers say."""
+
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tertulia.core.codec import Problems
+from tertulia.corpus.load import holds, load_dialogues, load_exchanges, recognise
+
+SIZES: dict[str, tuple[str, int, int | None]] = {
+    "personachat/train.jsonl.gz": ("personachat", 8939, 131_214),
+    "personachat/valid.jsonl.gz": ("personachat", 1000, 15_602),
+    "dailydialog/dialogues.json.gz": ("dailydialog", 13_118, 102_979),
+    "empathetic_dialogues/valid.json.gz": ("empathetic", 2769, None),
+    "blended_skill_talk/valid.json.gz": ("blended-skill-talk", 1009, None),
+    "cmu_dog/train.jsonl.gz": ("cmu-dog", 3373, None),
+    "cmu_dog/valid.jsonl.gz": ("cmu-dog", 229, None),
+    "topical_chat/valid_freq.json.gz": ("topical-chat", 539, None),
+    "topical_chat/valid_rare.json.gz": ("topical-chat", 539, None),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_dialogues(shared_data: Path, name: str) -> None:
+    file = shared_data / name
+    expected, dialogues, turns = SIZES[name]
+    assert recognise(file).name == expected
+    problems = Problems()
+    lengths = [len(d.turns) for d in load_dialogues(file, problems=problems)]
+    assert (len(lengths), problems.count) == (dialogues, 0)
+    assert turns is None or sum(lengths) == turns
+
+
+@pytest.mark.parametrize(
+    ("name", "expected", "labels"),
+    [
+        (
+            "v1_dev.tsv",
+            "begin-v1",
+            {"entailment": 282, "hallucination": 267, "generic": 231, "off-topic": 51, "contradiction": 5},
+        ),
+        ("v2_dev_wow.tsv", "begin-v2", None),
+        ("v2_dev_cmu.tsv", "begin-v2", None),
+        ("v2_dev_tc.tsv", "begin-v2", None),
+    ],
+)
+def test_exchanges(shared_data: Path, name: str, expected: str, labels: dict[str, int] | None) -> None:
+    file = shared_data / "begin" / name
+    assert (recognise(file).name, holds(file)) == (expected, "exchanges")
+    problems = Problems()
+    found = list(load_exchanges(file, problems=problems))
+    assert problems.count == 0
+    assert len(found) == sum("\t" in line for line in file.read_text(encoding="utf-8").split("\n")) - 1
+    counted = Counter(e.label for e in found)
+    if labels:
+        assert counted == labels
+        assert len(found) == 836
+    else:
+        assert set(counted) <= {"Fully attributable", "Not fully attributable", "Generic"}
+    assert all(e.evidence and e.response.text for e in found)
+    assert sum(not e.context for e in found) <= 30  # replies that open a conversation
+
+
+@pytest.mark.parametrize(
+    ("folder", "n"),
+    [("topical_chat", 1078), ("cmu_dog", 3602), ("dailydialog", 13_118), ("empathetic_dialogues", 2769)],
+)
+def test_folders(shared_data: Path, folder: str, n: int) -> None:
+    assert sum(1 for _ in load_dialogues(shared_data / folder)) == n
+
+
+def test_every_chat_about_a_film_has_its_document(shared_data: Path) -> None:
+    found = list(load_dialogues(shared_data / "cmu_dog" / "valid.jsonl.gz"))
+    assert {len(d.evidence) for d in found} == {4}
+    assert all(
+        f"{d.meta['wikiDocumentIdx']}/{t.meta['docIdx']}" in {e.id for e in d.evidence} for d in found for t in d.turns
+    )
+
+
+def test_reading_sets_that_are_not_built_stay_references(shared_data: Path) -> None:
+    found = list(load_dialogues(shared_data / "topical_chat" / "valid_rare.json.gz"))
+    assert all(d.meta["reading_set"]["agent_1"] and not d.evidence for d in found)
+
+
+def test_the_stream_reads_what_the_library_reads(shared_data: Path) -> None:
+    """An independent reading: the whole document at once, by the json module."""
+    file = shared_data / "empathetic_dialogues" / "valid.json.gz"
+    with gzip.open(file, "rt", encoding="utf-8") as text:
+        whole: list[dict[str, Any]] = json.load(text)
+    for record, dialogue in zip(whole, load_dialogues(file), strict=True):
+        assert [t.text for t in dialogue.turns] == record["utterence"]
+        assert (dialogue.id, dialogue.meta["emotion"]) == (record["conv_id"], record["label"])
