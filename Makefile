@@ -50,7 +50,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(PIP) -e '.[models,postgres,dev]' -c constraints.txt
+	$(PIP) -e '.[models,rooms,ray,postgres,dev]' -c constraints.txt
 	@touch $@
 
 # After an upgrade that was tested: pin what is installed now.

@@ -3,6 +3,18 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
+# One thread for each worker: the engine itself is what runs side by side. One allocator for all, which is told to keep
+# large pieces of memory for the next batch instead of asking the system for the same pages again and again.
+_KEPT_BYTES = str(64 << 20)
+ENVIRONMENT = {
+    "POLARS_MAX_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "MALLOC_MMAP_THRESHOLD_": _KEPT_BYTES,
+    "MALLOC_TRIM_THRESHOLD_": _KEPT_BYTES,
+}
+"""Variables that workers are started with."""
+
 T = TypeVar("T")
 R = TypeVar("R")
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tertulia.core.errors import DataError
+from tertulia.corpus.engines.base import ENVIRONMENT
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -77,14 +78,10 @@ class Pool:
         selector.register(worker.stdout, selectors.EVENT_READ, (worker, job))  # type: ignore[arg-type]
 
     def _start(self) -> subprocess.Popen[bytes]:
-        # One thread for each worker: the pool itself is what runs side by side.
-        single = {
-            "POLARS_MAX_THREADS": "1",
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        }
+        paths = os.pathsep.join(filter(None, sys.path))
+        environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": paths}
         command = [sys.executable, "-m", "tertulia.corpus.engines.worker"]
-        worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **single})
+        worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         self._all.append(worker)
         return worker
 

@@ -6,11 +6,10 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from tertulia.core.errors import MissingExtra, TertuliaError
+from tertulia.corpus.engines.base import ENVIRONMENT
 
 T = TypeVar("T")
 R = TypeVar("R")
-_ENVIRONMENT = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"}
-"""One thread for each task: Ray counts one core for it."""
 
 
 class RayEngine:
@@ -25,7 +24,7 @@ class RayEngine:
         self._mine = not self._ray.is_initialized()
         if self._mine:
             local = {} if address else {"num_cpus": workers or os.cpu_count(), "include_dashboard": False}
-            self._ray.init(address=address, log_to_driver=False, runtime_env={"env_vars": _ENVIRONMENT}, **local)
+            self._ray.init(address=address, log_to_driver=False, runtime_env={"env_vars": ENVIRONMENT}, **local)
 
     def map(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
         """The results as they come."""

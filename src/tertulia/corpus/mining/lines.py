@@ -8,12 +8,11 @@ lines are damaged and why.
 import re
 from typing import NamedTuple
 
-import numpy as np
 import orjson
 import polars as pl
 
 from tertulia.core.dialogue import Json
-from tertulia.corpus.mining.shapes import Cleaning, Shape, columns
+from tertulia.corpus.mining.shapes import FIELDS, Cleaning, Shape, columns
 
 _SURROGATES = re.compile(rb"\\u[dD](?:[89abAB]..(?:\\u[dD][c-fC-F]..)?|[c-fC-F]..)", re.DOTALL)
 """A pair of them, or one that is alone."""
@@ -40,22 +39,22 @@ class Parsed(NamedTuple):
 
 def parse_lines(block: bytes, shape: Shape, cleaning: Cleaning) -> Parsed:
     """The messages of a block of whole lines, and what was wrong with the others."""
-    if not _has_half_a_pair(block):
-        try:
-            frame = columns(shape, pl.read_ndjson(block, schema=shape.schema), cleaning)
-        except pl.exceptions.PolarsError:
-            pass
-        else:
-            if not frame["id"].null_count() and not frame["text"].null_count():
-                return Parsed(frame, [])
+    try:
+        frame = columns(shape, pl.read_ndjson(block, schema=shape.schema), cleaning)
+    except pl.exceptions.PolarsError:
+        return _line_by_line(block, shape, cleaning)
+    whole = not frame["id"].null_count() and not frame["text"].null_count()
+    if whole and not (_has_zeros(frame) and _has_half_a_pair(block)):
+        return Parsed(frame, [])
     return _line_by_line(block, shape, cleaning)
+
+
+def _has_zeros(frame: pl.DataFrame) -> bool:
+    return any(frame[name].str.contains("\0", literal=True).any() for name in FIELDS)
 
 
 def _has_half_a_pair(block: bytes) -> bool:
     """Whether some escaped surrogate stands alone (or looks so: it may be a backslash before a u)."""
-    signs = np.frombuffer(block, np.uint8)
-    if not ((signs[:-1] == ord("\\")) & (signs[1:] == ord("u"))).any():
-        return False
     return any(len(found.group()) == 6 for found in _SURROGATES.finditer(block))
 
 
