@@ -74,7 +74,7 @@ def test_strict_refuses_damaged_lines(tertulia: Tertulia, damaged: Path, tmp_pat
     result = tertulia("corpus", *command, damaged, *target, "--strict", "--json")
     assert result.code == 1
     assert "talks.jsonl, line 2: not valid JSON" in result.told
-    assert "Without --strict" in result.told
+    assert "without --strict" in result.told
     assert not (tmp_path / "out.jsonl").exists()
 
 

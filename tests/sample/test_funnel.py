@@ -19,12 +19,12 @@ EXPECTED = {
     "url": 32,
     "letters": 246,
     "repeated": 113,
-    "overlap": 39,
+    "overlap": 40,
     "unsafe": 105,
     "length": 73,
-    "subtree": 751,
-    "kept": 3050,
-    "pairs": 2808,
+    "subtree": 752,
+    "kept": 3048,
+    "pairs": 2806,
 }
 MAX_REPEATS = 10
 

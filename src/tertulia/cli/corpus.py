@@ -1,7 +1,6 @@
 """`tertulia corpus ...`: list, get, show, stats, convert, mine."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -9,6 +8,7 @@ from typing import Annotated, TypeVar
 import typer
 from rich.text import Text
 
+from tertulia.cli.corpus_mine import erase, mine
 from tertulia.cli.corpus_sets import ranking_set, split
 from tertulia.cli.output import (
     AsJson,
@@ -29,8 +29,6 @@ from tertulia.core.dialogue import Dialogue, Exchange, Json
 from tertulia.corpus.exchange_stats import exchange_stats
 from tertulia.corpus.homes import HOMES, RECORD, get
 from tertulia.corpus.load import SAMPLE, corpus_in, holds, load_dialogues, load_exchanges
-from tertulia.corpus.mine import MineConfig
-from tertulia.corpus.mine import mine as mine_corpus
 from tertulia.corpus.readers.base import Holds, Item
 from tertulia.corpus.sample_stats import sample_stats
 from tertulia.corpus.stats import corpus_stats
@@ -41,6 +39,8 @@ from tertulia.corpus.write import save_dialogues, save_exchanges, written_as
 app = typer.Typer()
 app.command()(split)
 app.command("testset")(ranking_set)
+app.command()(mine)
+app.command()(erase)
 T = TypeVar("T")
 _BUNDLED = "the bundled corpus: give this name wherever a corpus is wanted"
 _PARQUET = "Tertulia's own dialogues in Parquet"
@@ -220,36 +220,6 @@ def convert(
     else:
         out.print(f"{count} {kind} in {settings.out}", markup=False)
     tell_problems(problems)
-
-
-@app.command()
-def mine(
-    source: Annotated[str | None, argument(MineConfig, "source")] = None,
-    out_folder: Annotated[Path | None, option(MineConfig, "out", "--out")] = None,
-    min_subwords: Annotated[int | None, option(MineConfig, "min_subwords", "--min-subwords")] = None,
-    max_subwords: Annotated[int | None, option(MineConfig, "max_subwords", "--max-subwords")] = None,
-    min_letters: Annotated[float | None, option(MineConfig, "min_letters", "--min-letters")] = None,
-    max_repeats: Annotated[int | None, option(MineConfig, "max_repeats", "--max-repeats")] = None,
-    overlap_n: Annotated[int | None, option(MineConfig, "overlap_n", "--overlap-n")] = None,
-    max_overlap: Annotated[float | None, option(MineConfig, "max_overlap", "--max-overlap")] = None,
-    context: Annotated[int | None, option(MineConfig, "context", "--context")] = None,
-    vocabulary: Annotated[int | None, option(MineConfig, "vocabulary", "--vocabulary")] = None,
-    unsafe: Annotated[str | None, option(MineConfig, "unsafe", "--unsafe")] = None,
-    strict: Annotated[bool | None, option(MineConfig, "strict", "--strict")] = None,
-    config: ConfigFile = None,
-    json: AsJson = False,
-) -> None:
-    """Mine message trees for context-reply pairs, with Meena's rules; prints where the messages went."""
-    given = {k: v for k, v in locals().items() if k in MineConfig.model_fields}
-    settings = resolve(MineConfig, config, given | {"out": out_folder})
-    with Bars() as bars:
-        outcome = mine_corpus(settings, bars)
-    if json:
-        print_json(asdict(outcome.funnel) | {"damaged_lines": outcome.problems.count, "out": str(settings.out)})
-    else:
-        print_table(("", "messages"), outcome.funnel.steps())
-        out.print(f"The pairs are in {outcome.pairs}", markup=False)
-    tell_problems(outcome.problems)
 
 
 def _holds(settings: ReadConfig) -> Holds:

@@ -57,7 +57,8 @@ class DamagedLine(DataError):  # noqa: N818
     def __init__(self, source: str, line: int, why: str) -> None:
         self.source, self.line, self.why = source, line, why
         super().__init__(
-            f"{source}, line {line}: {why}", hint="Repair or remove it; commands that know --strict skip and count such lines without it."
+            f"{source}, line {line}: {why}",
+            hint="Repair or remove it; without --strict, commands skip such lines and count them.",
         )
 
 

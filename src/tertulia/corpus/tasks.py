@@ -50,3 +50,14 @@ class ConvertConfig(ReadConfig):
     """File to write, with an ending that fits the format (.jsonl, .json, .parquet, .txt, .tsv, .csv), or a folder."""
     to: str | None = None
     """Format to write; Tertulia's own dialogues, or its own exchanges where the corpus holds those, by default."""
+
+
+class EraseConfig(Config):
+    """Whom or what a mined corpus has to forget."""
+
+    folder: Path
+    """Folder of a mined corpus."""
+    authors: tuple[str, ...] = ()
+    """Erase everything by this author; repeat the option for more."""
+    ids: tuple[str, ...] = ()
+    """Erase the message with this id; repeat the option for more."""

@@ -42,6 +42,16 @@ def estimate_plot(figures: dict[str, Estimate], *, title: str, rule: float | Non
     return _svg(layers)
 
 
+def turns_plot(by_turns: dict[int, int]) -> str:
+    """Dialogues against their number of turns, both axes logarithmic: figure 1 of the Ubuntu Dialogue Corpus."""
+    rows = [{"turns": turns, "dialogues": count} for turns, count in sorted(by_turns.items())]
+    base = _chart(rows).encode(
+        x=alt.X("turns:Q", scale=alt.Scale(type="log"), title="turns per dialogue"),
+        y=alt.Y("dialogues:Q", scale=alt.Scale(type="log"), title="dialogues"),
+    )
+    return _svg(base.mark_line(color=QUIET) + base.mark_point(color=ACCENT, filled=True, size=40))
+
+
 def _chart(rows: list[dict[str, Any]]) -> alt.Chart:
     return alt.Chart(alt.Data(values=rows))  # type: ignore[no-untyped-call]
 
