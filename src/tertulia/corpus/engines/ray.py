@@ -24,7 +24,10 @@ class RayEngine:
         self._mine = not self._ray.is_initialized()
         if self._mine:
             local = {} if address else {"num_cpus": workers or os.cpu_count(), "include_dashboard": False}
-            self._ray.init(address=address, log_to_driver=False, runtime_env={"env_vars": ENVIRONMENT}, **local)
+            # "local", since without an address Ray would join whatever cluster it finds on this machine.
+            self._ray.init(
+                address=address or "local", log_to_driver=False, runtime_env={"env_vars": ENVIRONMENT}, **local
+            )
 
     def map(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
         """The results as they come."""

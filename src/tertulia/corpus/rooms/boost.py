@@ -106,5 +106,5 @@ def _lightgbm() -> ModuleType:
     try:
         import lightgbm
     except ImportError:
-        raise MissingExtra("LightGBM, which the learned disentangler needs,", "pip install lightgbm") from None
+        raise MissingExtra("LightGBM, which the learned disentangler needs,", "pip install 'tertulia[rooms]'") from None
     return lightgbm

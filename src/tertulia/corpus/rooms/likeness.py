@@ -67,7 +67,7 @@ def _idf_matrix(texts: Sequence[Sequence[str]], lexicon: Lexicon) -> sparse.csr_
     column: dict[str, int] = {}
     indices, data, starts = [], [], [0]
     for text in texts:
-        for word in set(text):
+        for word in dict.fromkeys(text):  # not a set: its order, and so the last digit, changes from run to run
             indices.append(column.setdefault(word, len(column)))
             data.append(lexicon.rarity(word))
         starts.append(len(indices))
@@ -79,7 +79,7 @@ def _meanings(texts: Sequence[Sequence[str]], lexicon: Lexicon) -> Floats:
     size = len(next(iter(lexicon.vectors.values()), np.zeros(1)))
     means = np.zeros((len(texts), size), np.float32)
     for row, text in enumerate(texts):
-        for word in set(text):
+        for word in dict.fromkeys(text):
             if (vector := lexicon.vectors.get(word)) is not None:
                 means[row] += lexicon.rarity(word) * vector
     means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-9)

@@ -1,4 +1,4 @@
-"""How many messages a second the store takes: `python tests/store/measure.py [--url URL] [--pairs N] [--threads N]`.
+"""How many messages a second the store takes: `python benchmarks/store_speed.py [--url URL] [--pairs N] [--threads N]`.
 
 One pair is a `say` and the `finish` of its reply. Group commit is measured against the plain way, one transaction for
 each call under a lock, in alternating rounds; the last line is JSON.
