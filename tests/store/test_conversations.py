@@ -1,5 +1,6 @@
 """What the store promises about conversations and turns, on both databases."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -276,3 +277,13 @@ def test_the_values_are_frozen(store: Store, conversation: str) -> None:
     with pytest.raises(AttributeError):
         turn.text = "rewritten"  # type: ignore[misc]
     assert isinstance(turn, StoredTurn)
+
+
+def test_the_head_is_the_conversation_without_its_turns(store):
+    made = store.create_conversation("ana", "tfidf", Persona(("I sail.",)))
+    store.say(made.id, "ana", "hi", key="k", bot="tfidf")
+    whole = store.conversation(made.id, "ana")
+    assert len(whole.turns) == 2
+    assert store.head(made.id, "ana") == replace(whole, turns=())
+    with pytest.raises(NotFound):
+        store.head(made.id, "ben")

@@ -66,12 +66,18 @@ def create(
     return made
 
 
-def read(connection: Connection, conversation: str, owner: str, *, history: bool = False) -> Conversation:
-    """A conversation with its current turns, or with all it ever had."""
+def head(connection: Connection, conversation: str, owner: str) -> Conversation:
+    """A conversation without its turns: who talks, and as whom."""
     row = _owned(connection, conversation, owner)
     persona = None if row.persona is None else persona_from_json(row.persona)
+    return Conversation(row.id, row.owner, row.title, row.bot, persona, row.created, row.updated, ())
+
+
+def read(connection: Connection, conversation: str, owner: str, *, history: bool = False) -> Conversation:
+    """A conversation with its current turns, or with all it ever had."""
+    found = head(connection, conversation, owner)
     said = tuple(map(_turn, connection.execute(_HISTORY if history else _CURRENT, {"id": conversation})))
-    return Conversation(row.id, row.owner, row.title, row.bot, persona, row.created, row.updated, said)
+    return replace(found, turns=said)
 
 
 def lines(connection: Connection, owner: str, limit: int) -> list[ConversationLine]:

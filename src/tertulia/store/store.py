@@ -97,6 +97,12 @@ class Store:
         check_found(id, "conversation")
         return self._read(lambda c: sql.read(c, id, owner, history=history))
 
+    def head(self, id: str, owner: str) -> Conversation:  # noqa: A002
+        """A conversation without its turns: all that is needed to know whom to ask, at the price of one row."""
+        check_names(owner=owner)
+        check_found(id, "conversation")
+        return self._read(lambda c: sql.head(c, id, owner))
+
     def update_conversation(
         self,
         id: str,  # noqa: A002

@@ -192,7 +192,7 @@ class Desk:
 
     def _write(self, conversation: str, owner: str, write: Callable[..., Said]) -> tuple[Conversation, Said]:
         """Write down a message, unless nobody could answer it."""
-        head = self.store.conversation(conversation, owner)
+        head = self.store.head(conversation, owner)
         if self._closing:
             raise Busy("The server is about to stop.", hint="Try again in a moment.")
         self.worker(head.bot).check_room()

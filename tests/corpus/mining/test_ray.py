@@ -29,6 +29,22 @@ def expected(forum: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     return fingerprint(out)
 
 
+def test_one_node_started_for_the_occasion(forum: Path, tmp_path: Path, expected: dict[str, str]) -> None:
+    mine(config(forum, tmp_path / "out", engine="ray", workers=2))
+    assert fingerprint(tmp_path / "out") == expected
+    assert not ray.is_initialized()
+
+
+def test_a_node_joined_before_is_not_left_and_errors_come_back_as_they_are(tmp_path: Path) -> None:
+    ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False)
+    cut = tmp_path / "x.jsonl.gz"
+    cut.write_bytes(gzip.compress(b'{"id": "a", "text": "hello there"}\n' * 500)[:-12])
+    with pytest.raises(DataError, match="cannot be read to its end"):
+        mine(config(cut, tmp_path / "out", engine="ray", subwords=None))
+    assert ray.is_initialized()
+    ray.shutdown()
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """A head without cores, so that all work is done on the two nodes beside it."""
@@ -60,18 +76,3 @@ def test_a_node_killed_in_the_middle_changes_nothing(
     mine(config(forum, tmp_path, engine="ray", address=cluster.address), Killer())
     assert len(nodes) == 1
     assert fingerprint(tmp_path) == expected
-
-
-def test_errors_come_back_as_they_are(tmp_path: Path, cluster: Any) -> None:
-    cluster.add_node(num_cpus=1)
-    cut = tmp_path / "x.jsonl.gz"
-    cut.write_bytes(gzip.compress(b'{"id": "a", "text": "hello there"}\n' * 500)[:-12])
-    with pytest.raises(DataError, match="cannot be read to its end"):
-        mine(config(cut, tmp_path / "out", engine="ray", address=cluster.address, subwords=None))
-
-
-def test_one_node_started_for_the_occasion(forum: Path, tmp_path: Path, expected: dict[str, str], cluster: Any) -> None:
-    ray.shutdown()
-    mine(config(forum, tmp_path, engine="ray", workers=2))
-    assert fingerprint(tmp_path) == expected
-    assert not ray.is_initialized()
