@@ -157,9 +157,10 @@ def report(engine: str, workers: int, file: Path, runs: int, folder: Path, count
         "floor_cpu_seconds": min(floors),
         "wall_seconds": min(m.wall for m in mined),
         "peak_gb": max(m.memory for m in mined),
-        "learn_seconds": learned.cpu - median([m.cpu for m in mined]),
         "pairs": json.loads(best.printed.splitlines()[-1])["pairs"],
     }
+    if engine == "pool":  # which also did the learning: the rest of that run costs the same
+        figures["learn_seconds"] = learned.cpu - median([m.cpu for m in mined])
     settings = {"messages": count, "runs": runs, "engine": engine, "workers": workers, "bytes": file.stat().st_size}
     finish("mine_speed", figures, settings)
 

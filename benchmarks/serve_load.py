@@ -186,7 +186,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--users", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=60.0, help="per bot")
-    parser.add_argument("--pause", type=float, default=1.0, help="mean seconds between a user's messages")
+    parser.add_argument("--pause", type=float, default=3.0, help="mean seconds between a user's messages")
     parser.add_argument("--db", default="", help="store URL; a SQLite file in a temporary folder by default")
     parser.add_argument("--quick", action="store_true", help="40 users, 4 seconds")
     args = parser.parse_args()

@@ -7,7 +7,7 @@ a reply the bot has already given is passed over.
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Self
 
@@ -24,6 +24,9 @@ from tertulia.core.text import words
 from tertulia.corpus.load import load_dialogues
 from tertulia.talk.lexical import TfidfIndex
 from tertulia.talk.spec import MANIFEST
+
+HEAD = 100
+"""How many of the nearest rows are put in order at once."""
 
 
 class TfidfOptions(Config):
@@ -109,10 +112,7 @@ class TfidfBot:
             return self._drawn(
                 rng, range(len(self.index.pairs)), said, note="knows none of these words: drew a reply at random"
             )
-        # Best first; equal scores in an order drawn from the seed, never in the order of the data.
-        shuffle = np.random.default_rng(ask.seed).random(near.nnz)
-        order = np.lexsort((shuffle, -near.data))
-        considered = self._considered(near, order, said)
+        considered = self._considered(near, _best_first(near.data, ask.seed), said)
         fresh = [c for c in considered if c.dropped is None]
         if not fresh:
             first = considered[0]
@@ -120,7 +120,7 @@ class TfidfBot:
         chosen = fresh[(ask.attempt - 1) % len(fresh)]
         return _Choice(chosen.text, chosen.score, considered, None)
 
-    def _considered(self, near: sparse.csr_array, order: np.ndarray, said: set[str]) -> tuple[Candidate, ...]:
+    def _considered(self, near: sparse.csr_array, order: Iterable[int], said: set[str]) -> tuple[Candidate, ...]:
         """The nearest replies, no text twice, with those the conversation has heard already marked as dropped."""
         found: list[Candidate] = []
         texts: set[str] = set()
@@ -142,6 +142,17 @@ class TfidfBot:
         fresh = [i for i in places if _key(self.index.pairs[i].reply) not in said] or places
         pair = self.index.pairs[rng.choice(fresh)]
         return _Choice(pair.reply, 0.0, (Candidate(pair.reply, 0.0, None, pair.source),), note)
+
+
+def _best_first(scores: np.ndarray, seed: int) -> Iterator[int]:
+    """Places by falling score; equal scores in an order drawn from the seed, never in the order of the data.
+
+    Hardly anybody asks for more than the first few, so the rest is only put in order when somebody does.
+    """
+    draw = np.random.default_rng(seed).random(len(scores))
+    floor = np.partition(scores, -HEAD)[-HEAD] if len(scores) > HEAD else -np.inf
+    for part in (np.flatnonzero(scores >= floor), np.flatnonzero(scores < floor)):
+        yield from part[np.lexsort((draw[part], -scores[part]))].tolist()
 
 
 class _Choice(NamedTuple):
