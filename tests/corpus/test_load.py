@@ -11,7 +11,7 @@ from tertulia import sample
 from tertulia.core.codec import Problems
 from tertulia.core.dialogue import Dialogue, Turn
 from tertulia.core.errors import DamagedLine, DataError, UnknownName, UsageError
-from tertulia.corpus.load import files_of, load_dialogues, recognise, save_dialogues
+from tertulia.corpus.load import files_of, load_dialogues, load_exchanges, recognise, save_dialogues
 
 NATIVE = {"id": "d", "turns": [{"speaker": "a", "text": "hi"}, {"speaker": "b", "text": "hello"}]}
 PERSONACHAT = {"id": "d", "utterances": ["hi", "hello"], "first_speaker_persona_original": ["I sail."]}
@@ -172,6 +172,49 @@ def test_a_file_may_be_rewritten_in_place(tmp_path: Path) -> None:
     assert save_dialogues(load_dialogues(file), file) == 2
     assert recognise(file).name == "tertulia"
     assert [d.id for d in load_dialogues(file)] == ["d", "e"]
+
+
+LOG = "=== ann has joined\n[12:18] <ann> hello\n[12:18] <bob> ann: hi\n[12:19]  * ann waves\n"
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        LOG,
+        "--- Day changed Mon Nov 15 2004\n12:18 <@ann> hello\n12:18 -!- bob has joined\n",
+        "2004-11-15 12:18:01\tann\thello\n2004-11-15 12:18:02\t-->\tbob has joined\n",
+    ],
+)
+def test_a_chat_log_is_no_dialogue_and_the_command_for_it_is_named(tmp_path: Path, log: str) -> None:
+    file = tmp_path / "day.txt"
+    file.write_text(log)
+    with pytest.raises(
+        DataError, match=r"day\.txt is the log of a chat room.*\n.*corpus mine .*day\.txt --threads rules"
+    ):
+        next(load_dialogues(file))
+
+
+def test_annotated_logs_are_no_dialogues_either(tmp_path: Path) -> None:
+    room = tmp_path / "room"
+    room.mkdir()
+    (room / "day.raw.txt").write_text(LOG)
+    (room / "day.annotation.txt").write_text("1 1 -\n1 2 -\n")
+    (tmp_path / "gold.clusters.txt").write_text("day:1 2\n")
+    for target in (room, room / "day.raw.txt", tmp_path):
+        with pytest.raises(
+            DataError, match=r"room holds logs .* hand-made links.*\n.*corpus mine .*room --threads rules"
+        ):
+            next(load_dialogues(target))
+
+
+def test_a_folder_of_both_kinds_names_the_file_that_does_not_fit(tmp_path: Path) -> None:
+    lines(tmp_path / "a.jsonl", NATIVE)
+    lines(tmp_path / "b.jsonl", {"id": "e", "context": [], "response": {"speaker": "bot", "text": "hi"}})
+    found = load_dialogues(tmp_path)
+    assert next(found).id == "d"
+    with pytest.raises(UsageError, match=r"b\.jsonl holds exchanges"):
+        next(found)
+    assert [e.id for e in load_exchanges(tmp_path)] == ["d#1", "e"]
 
 
 def test_the_public_persona_chat_reads_without_a_problem(shared_data: Path) -> None:

@@ -116,3 +116,30 @@ def test_a_packed_file_cut_short_is_refused(tmp_path: Path, cut: int) -> None:
         list(read_messages(str(file), Problems()))
     with pytest.raises(DataError, match=r"x\.jsonl\.gz"):
         mine(MineConfig(source=str(file), out=tmp_path / "out"))
+
+
+@pytest.mark.parametrize(
+    ("field", "content", "why"),
+    [
+        ("lexicon", None, "The lexicon .* cannot be read: No such file.*\n--lexicon names"),
+        ("lexicon", b"caf\xe9", "it is not UTF-8"),
+        ("subwords", None, "The subword model .* cannot be read: No such file.*\n--subwords names"),
+        ("subwords", b"no model at all", "it is no SentencePiece model"),
+        ("subwords", b"", "it is no SentencePiece model"),
+    ],
+)
+def test_a_lexicon_or_a_model_that_is_none(tmp_path: Path, field: str, content: bytes | None, why: str) -> None:
+    given = tmp_path / "given"
+    if content is not None:
+        given.write_bytes(content)
+    with pytest.raises(DataError, match=why):
+        mine(MineConfig.model_validate({"out": tmp_path / "out", field: given}))
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_words_of_a_lexicon(tmp_path: Path) -> None:
+    source, lexicon = tmp_path / "x.jsonl", tmp_path / "words.txt"
+    source.write_text(lines(FORUM))
+    lexicon.write_text("\ufeffmorning to you\n\n", encoding="utf-8")
+    outcome = mine(MineConfig(source=str(source), out=tmp_path / "out", vocabulary=300, lexicon=lexicon))
+    assert (outcome.funnel.removed["unsafe"], outcome.funnel.kept) == (1, 1)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tertulia.core.codec import Problems
-from tertulia.corpus.load import holds, load_dialogues, load_exchanges, recognise
+from tertulia.core.errors import DataError
+from tertulia.corpus.load import holds, load_dialogues, load_exchanges, recognise, save_dialogues, save_exchanges
 
 SIZES: dict[str, tuple[str, int, int | None]] = {
     "personachat/train.jsonl.gz": ("personachat", 8939, 131_214),
@@ -21,6 +22,7 @@ SIZES: dict[str, tuple[str, int, int | None]] = {
     "cmu_dog/valid.jsonl.gz": ("cmu-dog", 229, None),
     "topical_chat/valid_freq.json.gz": ("topical-chat", 539, None),
     "topical_chat/valid_rare.json.gz": ("topical-chat", 539, None),
+    "udc_sample/dialogueText.csv": ("ubuntu", 3333, 9999),
 }
 
 
@@ -63,6 +65,39 @@ def test_exchanges(shared_data: Path, name: str, expected: str, labels: dict[str
         assert set(counted) <= {"Fully attributable", "Not fully attributable", "Generic"}
     assert all(e.evidence and e.response.text for e in found)
     assert sum(not e.context for e in found) <= 30  # replies that open a conversation
+
+
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [("testing_same_structure_1000.csv", {"0": 503, "1": 497}), ("validation_1000.csv", {"0": 502, "1": 498})],
+)
+def test_contexts_and_replies_of_ubuntu(shared_data: Path, tmp_path: Path, name: str, labels: dict[str, int]) -> None:
+    file = shared_data / "udc_sample" / name
+    assert recognise(file).name == "ubuntu-pairs"
+    problems = Problems()
+    found = list(load_exchanges(file, problems=problems))
+    assert (Counter(e.label for e in found), problems.count) == (labels, 0)
+    text = file.read_text(encoding="utf-8")
+    assert sum(len(e.context) for e in found) + sum(e.response.text.count("\n") + 1 for e in found) == text.count(
+        "__eou__"
+    )
+    save_exchanges(found, tmp_path / "again.csv", format="ubuntu-pairs")
+    again = list(load_exchanges(tmp_path / "again.csv"))
+    assert [(e.context, e.response, e.label) for e in again] == [(e.context, e.response, e.label) for e in found]
+
+
+def test_the_table_of_ubuntu_is_written_as_it_was(shared_data: Path, tmp_path: Path) -> None:
+    file = shared_data / "udc_sample" / "dialogueText.csv"
+    save_dialogues(load_dialogues(file), tmp_path / "again.csv", format="ubuntu")
+    assert (tmp_path / "again.csv").read_bytes() == file.read_bytes()
+
+
+@pytest.mark.parametrize("target", ["ubuntu_irc/dev", "ubuntu_irc", "ubuntu_irc/dev/2004-11-15_03.raw.txt"])
+def test_annotated_rooms_are_told_from_dialogues(shared_data: Path, target: str) -> None:
+    with pytest.raises(
+        DataError, match=r"ubuntu_irc/dev holds logs of a chat room .*\n.*corpus mine .*--threads rules"
+    ):
+        list(load_dialogues(shared_data / target))
 
 
 @pytest.mark.parametrize(

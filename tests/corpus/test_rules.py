@@ -82,6 +82,22 @@ def test_letters_of_all_scripts_count_and_nothing_else() -> None:
     assert share_of_letters("12 🙂!") == share_of_letters("") == 0.0
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["नमस्ते दुनिया, आप कैसे हैं?", "সব ঠিক আছে তো ভাই", "தமிழ் ஒரு அழகான மொழி", "สวัสดีครับ ที่นี่", "שָׁלוֹם לְכֻלָּם"],
+)
+def test_sounds_that_are_written_as_marks_count_as_letters(text: str) -> None:
+    """Each of these plain sentences has fewer than 70 % characters that Python calls letters."""
+    assert sum(map(str.isalpha, text)) < 0.7 * len(text)
+    assert share_of_letters(text) >= 0.7
+    assert reason(text) is None
+
+
+def test_what_chooses_the_look_of_an_emoji_is_no_letter() -> None:
+    assert share_of_letters("❤\ufe0f❤\ufe0f") == share_of_letters("1\ufe0f\u20e3") == 0.0
+    assert share_of_letters("cafe\u0301") == share_of_letters("café") == 1.0
+
+
 def test_repeats_just_on_either_side() -> None:
     assert reason(repeats=100) is None
     assert reason(repeats=101) == "repeated"

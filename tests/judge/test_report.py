@@ -6,7 +6,7 @@ import pytest
 
 from tertulia.core.dialogue import Dialogue, Turn
 from tertulia.core.estimate import Estimate
-from tertulia.judge.plots import estimate_plot, funnel_plot
+from tertulia.metrics.plots import estimate_plot, funnel_plot
 from tertulia.judge.report import Section, code, conversation, figure, paragraph, table, write_report
 
 EVIL = "<script>alert('x')</script>\"&<img src=http://evil.example onerror=boo>"

@@ -15,7 +15,7 @@ from tertulia.corpus.mine import MineConfig
 from tertulia.corpus.mine import mine as mine_trees
 from tertulia.corpus.rooms.job import RoomsConfig, mine_rooms
 from tertulia.corpus.tasks import EraseConfig
-from tertulia.judge.plots import funnel_plot, turns_plot
+from tertulia.metrics.plots import funnel_plot, turns_plot
 
 
 def mine(

@@ -197,12 +197,14 @@ _HOMES = (
                 ),
             ),
         ),
+        "ubuntu-tsv",
     ),
     Home(
         "ubuntu-v2",
         "Ubuntu Dialogue Corpus, second release: labelled pairs and candidates (ParlAI's copy)",
         "none stated",
         (_parlai("ubuntu", "ubuntu.tar.gz", "87caf297381287247cbff3aa7cc2f4609f3b12c40e8535688168d7413740e0d0"),),
+        "ubuntu-pairs",
     ),
     Home(
         "irc-disentanglement",

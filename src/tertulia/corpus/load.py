@@ -4,11 +4,12 @@ A file is recognised by its first record or its first lines, `.parquet` by its s
 (where its files depend on each other), or means all corpus files in it, in the order of their names.
 """
 
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from fnmatch import fnmatch
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, NamedTuple, TypeVar
 
@@ -38,12 +39,14 @@ T = TypeVar("T")
 ASIDE = ("readme*", "licen[cs]e*", "notice*", "*.partial*", "sources.json")
 """Files that lie in many folders and are no corpus; a format adds those that it leans on."""
 SAMPLE = "sample"
+_LOG_LINE = re.compile(r"\[?(?:\d{4}-\d\d-\d\d[T ])?\d\d?:\d\d(?::\d\d)?\S{0,6}\s+(?:<\S[^>]*> |\* |-|\S+\t)|=== |--- ")
+"""A line of a chat log: somebody speaks or acts, or the room reports."""
 
 
 class Found(NamedTuple):
     """The files of a corpus, and their reader where it is known without looking into each."""
 
-    files: list[Path]
+    files: Iterator[Path]
     reader: AnyReader | None
 
 
@@ -61,7 +64,7 @@ def load_dialogues(
     if str(target) == SAMPLE:
         return iter(sample.dialogues(_sample_split(split)))
     found = _find(Path(target), split, format)
-    return (_dialogue(item, target) for item in _read_all(found, problems))
+    return (item for item in _read_all(found, problems, wanted="dialogues") if isinstance(item, Dialogue))
 
 
 def load_exchanges(
@@ -83,7 +86,7 @@ def holds(target: str | Path, *, split: str | None = None, format: str | None = 
     if str(target) == SAMPLE:
         return "dialogues"
     found = _find(Path(target), split, format)
-    first = found.files[0]
+    first = next(found.files)
     return "dialogues" if first.name.endswith(".parquet") else (found.reader or recognise(first)).holds
 
 
@@ -136,9 +139,33 @@ def recognise(file: Path) -> AnyReader:
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{file} cannot be read: {error}.") from None
     if found is None:
-        known = ", ".join(READERS)
-        raise DataError(f"{file} is in no format we know.", hint=f"Known: {known}; name one with --format.")
+        raise _unknown(file, head)
     return found
+
+
+def _unknown(file: Path, head: str) -> DataError:
+    """Why a file cannot be read; chat rooms are many dialogues at once, and another command pulls them apart."""
+    mine = "tertulia corpus mine {} --threads rules --out ROOMS"
+    if file.name.endswith((".txt", ".txt.gz")) and (room := _annotated_room(file.parent)):
+        return DataError(
+            f"{room} holds logs of a chat room with hand-made links between their lines, not dialogues.",
+            hint=f"Pull dialogues out of them with: {mine.format(room)}\n"
+            "Learn from such links with: tertulia train configs/disentangler.toml --data FOLDER (of train/ and dev/)",
+        )
+    lines = [line for line in head.split("\n")[:-1] if line.strip()]
+    if 2 * sum(map(bool, map(_LOG_LINE.match, lines))) > len(lines):
+        return DataError(
+            f"{file} is the log of a chat room: conversations in a tangle, not dialogues.",
+            hint=f"Pull dialogues out of it with: {mine.format(file)}",
+        )
+    known = ", ".join(READERS)
+    return DataError(f"{file} is in no format we know.", hint=f"Known: {known}; name one with --format.")
+
+
+def _annotated_room(folder: Path) -> Path | None:
+    """The folder of annotated logs (`NAME.raw.txt` beside `NAME.annotation.txt`): this one, or the first inside."""
+    found = chain(folder.glob("*.annotation.txt"), sorted(folder.glob("*/*.annotation.txt")))
+    return next((file.parent for file in found), None)
 
 
 def _by_record(text: IO[str], name: str) -> AnyReader | None:
@@ -171,10 +198,11 @@ def _find(target: Path, split: str | None, format_name: str | None) -> Found:
     named: AnyReader | None = READERS.get(format_name) if format_name else None
     if target.is_dir():
         for reader in [named] if named else _readers():
-            files = reader.files(target, split) if reader.files else []
-            if files:
-                return Found(files, reader)
-    return Found(files_of(target, split=split), named)
+            files = iter(reader.files(target, split) if reader.files else ())
+            first = next(files, None)
+            if first is not None:
+                return Found(chain((first,), files), reader)
+    return Found(iter(files_of(target, split=split)), named)
 
 
 def _others(files: list[Path]) -> list[Path]:
@@ -189,12 +217,18 @@ def _where_else(folder: Path) -> str:
     return f"Files end in {', '.join((*ENDINGS, *OTHER_ENDINGS))}."
 
 
-def _read_all(found: Found, problems: Problems | None) -> Iterator[Item]:
+def _read_all(found: Found, problems: Problems | None, *, wanted: Holds = "exchanges") -> Iterator[Item]:
     for file in found.files:
         if file.name.endswith(".parquet"):
             yield from read_parquet(file)
-        else:
-            yield from _read(file, found.reader or recognise(file), problems)
+            continue
+        reader = found.reader or recognise(file)
+        if wanted == "dialogues" and reader.holds == "exchanges":
+            raise UsageError(
+                f"{file} holds exchanges (single replies with what they answer), not dialogues.",
+                hint="Show, count or convert it alone with `tertulia corpus`; in Python, read it with load_exchanges.",
+            )
+        yield from _read(file, reader, problems)
 
 
 def _read(file: Path, reader: AnyReader, problems: Problems | None) -> Iterator[Item]:
@@ -204,15 +238,6 @@ def _read(file: Path, reader: AnyReader, problems: Problems | None) -> Iterator[
             yield from read_records(reader.records(text, file.name), decode, source=str(file), problems=problems)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{file} cannot be read to its end: {error}.") from None
-
-
-def _dialogue(item: Item, target: str | Path) -> Dialogue:
-    if isinstance(item, Dialogue):
-        return item
-    raise UsageError(
-        f"{target} holds exchanges (single replies with what they answer), not dialogues.",
-        hint="Show, count or convert them with `tertulia corpus`; in Python, read them with load_exchanges.",
-    )
 
 
 def _exchanges(item: Item) -> Iterable[Exchange]:

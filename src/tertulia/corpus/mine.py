@@ -34,6 +34,7 @@ from tertulia.corpus.mining.shapes import Cleaning, shape_named
 from tertulia.corpus.mining.sources import find_sources
 from tertulia.corpus.rules import MiningRules
 from tertulia.corpus.shards import write_parquet
+from tertulia.corpus.subwords import read_subwords
 from tertulia.corpus.trees import Funnel
 
 FUNNEL = "funnel.json"
@@ -164,7 +165,8 @@ def _plan(config: MineConfig) -> Plan:
     shape_named("messages", config.fields)
     targets = (config.source,) if isinstance(config.source, str) else config.source
     sources = find_sources(targets, shape=config.format, fields=config.fields, spool=config.out / WORK)
-    lexicon = config.lexicon.read_text(encoding="utf-8") if config.lexicon else ""
+    if config.subwords:
+        read_subwords(config.subwords)  # now, and not after the messages have been read
     return Plan(
         out=config.out,
         sources=tuple(sources),
@@ -177,10 +179,21 @@ def _plan(config: MineConfig) -> Plan:
         vocabulary=config.vocabulary,
         sample=config.sample,
         seed=config.seed,
-        lexicon=tuple(line for line in lexicon.splitlines() if line.strip()),
+        lexicon=_lexicon(config.lexicon) if config.lexicon else (),
         marked_is_unsafe=config.unsafe == "marked",
         whole=config.whole,
     )
+
+
+def _lexicon(path: Path) -> tuple[str, ...]:
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise DataError(
+            f"The lexicon {path} cannot be read: {why}.", hint="--lexicon names a text file of words, one a line."
+        ) from None
+    return tuple(line for line in lines if line.strip())
 
 
 def _manifest(plan: Plan) -> dict[str, Json]:

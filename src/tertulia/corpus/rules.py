@@ -5,6 +5,7 @@ overlap with the parent and no name for its classifier of unsafe text: both are 
 """
 
 import re
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -17,6 +18,7 @@ from tertulia.core.text import ngrams, squash, words
 URL_PATTERN = r"[hH][tT][tT][pP][sS]?://|\b[wW][wW][wW]\.[a-zA-Z0-9]"
 """Spelled out, so that Python and the fast engine's regular expressions (RE2) find the same."""
 URL = re.compile(URL_PATTERN, re.ASCII)
+_SELECTORS = frozenset(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
 REASONS = ("bot", "url", "letters", "repeated", "overlap", "unsafe", "length")
 """In the order in which they are tried; a message is charged to the first that fits, cheap ones first."""
 
@@ -84,7 +86,21 @@ def share_of_letters(text: str) -> float:
     >>> share_of_letters("ab 1")
     0.5
     """
-    return sum(c.isalpha() for c in text) / len(text) if text else 0.0
+    if text.isascii():
+        return sum(map(str.isalpha, text)) / len(text) if text else 0.0
+    return sum(map(is_letter, text)) / len(text)
+
+
+def is_letter(character: str) -> bool:
+    """Whether a character is a letter, or a mark that spells together with one.
+
+    Devanagari, Thai or pointed Hebrew write many of their sounds as marks (Unicode's Mn and Mc): without these, a third
+    of a plain sentence would pass for noise. Variation selectors are marks too, but only choose how an emoji looks.
+
+    >>> [is_letter(c) for c in ("k", "\u0915", "\u093f", "\u0301", "\ufe0f", "7")]
+    [True, True, True, True, False, False]
+    """
+    return character.isalpha() or (character not in _SELECTORS and unicodedata.category(character) in ("Mn", "Mc"))
 
 
 def overlap(text: str, parent: str, n: int) -> float:

@@ -30,6 +30,21 @@ class SubwordCounter:
         path.write_bytes(self.model)
 
 
+def read_subwords(path: Path) -> SubwordCounter:
+    """A model that somebody gave us; a file that is none is their mistake."""
+    try:
+        counter = SubwordCounter(path.read_bytes())
+        counter("")  # of an empty file SentencePiece complains only here
+    except (OSError, RuntimeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no SentencePiece model"
+        raise DataError(
+            f"The subword model {path} cannot be read: {why}.",
+            hint="--subwords names a .model file of SentencePiece, such as a mined folder's subwords.model; "
+            "without it, one is learned.",
+        ) from None
+    return counter
+
+
 def train_subwords(texts: Iterable[str], *, vocabulary: int = 8000) -> SubwordCounter:
     """A BPE model of at most `vocabulary` subwords (fewer where the texts are too few to have so many)."""
     model = io.BytesIO()

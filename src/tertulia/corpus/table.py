@@ -21,6 +21,10 @@ _ROWS = {
     "sharegpt": ("sharegpt:READER", "ShareGPT `conversations`, JSON"),
     "tertulia": ("native:READER", "Tertulia's own dialogues, JSON"),
     "topical-chat": ("topical_chat:READER", "Topical-Chat with its reading sets as evidence, JSON"),
+    "ubuntu": ("ubuntu:READER", "Ubuntu Dialogue Corpus, dialogueText.csv: a line of the room a row"),
+    "ubuntu-pairs": ("ubuntu_pairs:PAIRS", "Ubuntu Dialogue Corpus: contexts with a reply, true or false, CSV"),
+    "ubuntu-ranking": ("ubuntu_pairs:RANKING", "Ubuntu Dialogue Corpus: contexts with the true reply and others, CSV"),
+    "ubuntu-tsv": ("ubuntu:FILES", "Ubuntu Dialogue Corpus, a dialogue a file: the original folder"),
     "wizard": ("wizard:READER", "Wizard of Wikipedia with its passages as evidence, JSON"),
 }
 for _name, (_target, _summary) in _ROWS.items():

@@ -4,10 +4,9 @@ A dialogue gives one context of random length and its true reply; beside it stan
 chosen because they resemble the true reply. Version 1 draws short contexts more often; version 2 draws lengths evenly.
 """
 
-import csv
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Literal
 
@@ -18,9 +17,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from tertulia.core.dialogue import Dialogue, Exchange, Json, Turn
 from tertulia.core.errors import DataError
 from tertulia.core.text import squash, words
+from tertulia.corpus.readers.ubuntu_pairs import join_ranking
 from tertulia.corpus.tasks import ReadConfig
-
-END_OF_UTTERANCE, END_OF_TURN = "__eou__", "__eot__"
 
 
 class TestSetConfig(ReadConfig):
@@ -89,13 +87,14 @@ def item_to_json(item: TestItem) -> dict[str, Json]:
 
 def write_ubuntu_csv(items: Sequence[TestItem], out: IO[str]) -> None:
     """The layout of the Ubuntu corpus' test files: context, true reply, distractors; tags end utterances and turns."""
-    writer = csv.writer(out, lineterminator="\n")
-    count = max((len(item.candidates) - 1 for item in items), default=0)
-    writer.writerow(["Context", "Ground Truth Utterance", *(f"Distractor_{i}" for i in range(count))])
-    for item in items:
-        others = [text for i, text in enumerate(item.candidates) if i != item.truth]
-        row = [item.candidates[item.truth], *others]
-        writer.writerow([tagged(item.exchange.context), *(f"{squash(text)} {END_OF_UTTERANCE}" for text in row)])
+    out.writelines(join_ranking(with_candidates(item) for item in items))
+
+
+def with_candidates(item: TestItem) -> Exchange:
+    """The exchange with the candidates in its reply's `meta`, the truth first."""
+    others = (text for i, text in enumerate(item.candidates) if i != item.truth)
+    meta = dict(item.exchange.response.meta) | {"candidates": [item.exchange.response.text, *others]}
+    return replace(item.exchange, response=replace(item.exchange.response, meta=meta))
 
 
 def training_triples(dialogues: Sequence[Dialogue], *, seed: int = 0) -> Iterator[tuple[tuple[Turn, ...], str, int]]:
@@ -107,20 +106,6 @@ def training_triples(dialogues: Sequence[Dialogue], *, seed: int = 0) -> Iterato
             context, truth = dialogue.turns[:i], dialogue.turns[i].text
             yield context, truth, 1
             yield context, _other(rng, everything, truth), 0
-
-
-def tagged(turns: Sequence[Turn]) -> str:
-    """Turns in one line, with the tags of version 2.
-
-    >>> tagged((Turn("a", "hi"), Turn("a", "there?"), Turn("b", "yes")))
-    'hi __eou__ there? __eou__ __eot__ yes __eou__ __eot__'
-    """
-    parts: list[str] = []
-    for i, turn in enumerate(turns):
-        parts += [squash(turn.text), END_OF_UTTERANCE]
-        if i + 1 == len(turns) or turns[i + 1].speaker != turn.speaker:
-            parts.append(END_OF_TURN)
-    return " ".join(parts)
 
 
 def _cut(dialogue: Dialogue, length: int) -> Exchange:

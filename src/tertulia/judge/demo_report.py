@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from tertulia.judge.demo import DemoOutcome
-from tertulia.judge.plots import estimate_plot, funnel_plot
 from tertulia.judge.report import Section, code, conversation, figure, paragraph, table, write_report
+from tertulia.metrics.plots import estimate_plot, funnel_plot
 
 
 def write_demo_report(outcome: DemoOutcome, path: Path) -> None:

@@ -4,19 +4,18 @@ The traps of this game, closed: the true reply stands at a random place, ties ar
 its text, and the interval is drawn over dialogues, as replies of one dialogue are not independent.
 """
 
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from pydantic import Field
 
 from tertulia.core.config import Config
-from tertulia.core.dialogue import Dialogue, Exchange, Json, exchanges
-from tertulia.core.errors import BotError, DataError
+from tertulia.core.dialogue import Dialogue, Json
+from tertulia.core.errors import BotError
 from tertulia.core.estimate import Estimate
 from tertulia.core.reply import Ask
-from tertulia.core.text import squash
+from tertulia.corpus import candidates as game
+from tertulia.corpus.candidates import RankTask, Whose, shown
 from tertulia.metrics.ranking import ranks_of_truth
 from tertulia.metrics.significance import bootstrap_mean
 from tertulia.metrics.table import METRICS
@@ -34,26 +33,16 @@ class RankConfig(Config):
     """The split to take, empty for all; tune on valid, look at test once."""
     candidates: int = Field(20, ge=2, le=1000)
     """The true reply and its distractors together."""
-    persona: Literal["none", "own"] = "own"
-    """Whether the bot knows the persona of the one it speaks for."""
+    persona: Whose = "own"
+    """Whose persona the bot is shown: none, own (of the one it speaks for), their (of the one it answers) or both."""
+    revised: bool = False
+    """Show personas in their revised wording, where the data has one."""
     speaker: str | None = None
     """Only replies of this speaker; all by default."""
     metrics: tuple[str, ...] = ("hits@1", "hits@5", "mrr")
     """What to print."""
     seed: int = 0
     """For distractors, places and ties."""
-
-
-@dataclass(frozen=True, slots=True)
-class RankTask:
-    """One true reply among its distractors."""
-
-    exchange: Exchange
-    candidates: tuple[str, ...]
-    truth: int
-    """The place of the true reply among the candidates."""
-    dialogue: str
-    """The dialogue it comes from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +61,7 @@ class RankResult:
 
 def rank_tasks(dialogues: Sequence[Dialogue], config: RankConfig) -> list[RankTask]:
     """Every reply with distractors from other dialogues of the same set, seeded."""
-    rng = random.Random(config.seed)
-    found = [(d.id, e) for d in dialogues for e in exchanges(d, speaker=config.speaker)]
-    pool = [(name, e.response.text) for name, e in found]
-    if len({(squash(text).lower()) for _, text in pool}) < config.candidates * 2:
-        raise DataError(
-            f"{len(pool)} replies are too few to rank among {config.candidates}.",
-            hint="Take more dialogues, or fewer candidates with --candidates.",
-        )
-    tasks = []
-    for name, exchange in found:
-        others = _distractors(rng, pool, name, exchange.response.text, config.candidates - 1)
-        truth = rng.randrange(config.candidates)
-        candidates = (*others[:truth], exchange.response.text, *others[truth:])
-        tasks.append(RankTask(exchange, candidates, truth, name))
-    return tasks
+    return game.rank_tasks(dialogues, candidates=config.candidates, speaker=config.speaker, seed=config.seed)
 
 
 def judge_rank(
@@ -112,26 +87,6 @@ def judge_rank(
     return RankResult(bot.spec, figures, tuple(ranks.tolist()))
 
 
-def _distractors(
-    rng: random.Random, pool: Sequence[tuple[str, str]], dialogue: str, text: str, count: int
-) -> list[str]:
-    """Different texts from other dialogues; dialogues with few others around fall short of that only with an error."""
-    taken = {squash(text).lower()}
-    found: list[str] = []
-    for _ in range(1000 * count):
-        of, other = pool[rng.randrange(len(pool))]
-        key = squash(other).lower()
-        if of != dialogue and key not in taken:
-            taken.add(key)
-            found.append(other)
-            if len(found) == count:
-                return found
-    raise DataError(f"Found only {len(found)} replies from other dialogues to set beside one of {dialogue}.")
-
-
 def _ask(task: RankTask, config: RankConfig) -> Ask:
-    exchange = task.exchange
-    dialogue = exchange.dialogue
-    if config.persona == "none":
-        dialogue = Dialogue(dialogue.id, dialogue.turns)
-    return Ask(dialogue, exchange.response.speaker, seed=config.seed)
+    exchange = shown(task.exchange, config.persona, revised=config.revised)
+    return Ask(exchange.dialogue, exchange.response.speaker, seed=config.seed)

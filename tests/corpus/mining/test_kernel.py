@@ -13,13 +13,13 @@ from tertulia import sample
 from tertulia.core.dialogue import Message
 from tertulia.core.text import words
 from tertulia.corpus.mine import marked
-from tertulia.corpus.mining.columns import plain_rows, texts_of
+from tertulia.corpus.mining.columns import letters_and_length, plain_rows, texts_of
 from tertulia.corpus.mining.forest import lines_to
 from tertulia.corpus.mining.hashing import hash_texts, hash_words
 from tertulia.corpus.mining.kernel import COLUMNS, DELETED, MARKED, Judge, judge
 from tertulia.corpus.mining.lengths import Lengths
 from tertulia.corpus.mining.words import Lexicon, word_hashes
-from tertulia.corpus.rules import MiningRules
+from tertulia.corpus.rules import MiningRules, share_of_letters
 from tertulia.corpus.subwords import SubwordCounter, train_subwords
 from tertulia.corpus.trees import Funnel, mine_trees
 
@@ -78,6 +78,8 @@ TEXTS = [
     "viel Ärger heute wieder",
     "don't well-known 'tis o'-clock -x- a--b",
     "don’t naïve déjà-vu 日本語 words",
+    "नमस्ते दुनिया, आप कैसे हैं?",
+    "e\u0301t\u0301\u0301 1 ❤\ufe0f\ufe0f",
     "12 34 56 ab",
     "café au lait £££££",
     "",
@@ -163,3 +165,14 @@ def test_lengths_are_those_of_plain_encoding(texts: list[str], counter: SubwordC
     for low, high in ((0, 3), (2, 9), (5, 128)):
         bad = lengths.out_of_bounds(array, plain, low=low, high=high)
         assert bad.tolist() == [not low <= counter(text) <= high for text in texts]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.text(scripts, max_size=15), min_size=1, max_size=6))
+def test_letters_are_those_of_the_rules(texts: list[str]) -> None:
+    """The same share, row by row, whatever the script."""
+    flat = texts_of(pa.array(texts, pa.string()))
+    letters, length = letters_and_length(flat, plain_rows(flat))
+    assert length.tolist() == [len(text) for text in texts]
+    shares = [n / size if size else 0.0 for n, size in zip(letters.tolist(), length.tolist(), strict=True)]
+    assert shares == [share_of_letters(text) for text in texts]

@@ -51,6 +51,29 @@ EMPATHETIC_CSV = rows(
     "hit:1_conv:2,1,afraid,A noise at night,7,I heard steps,4|4|4_4|4|4,",
     "hit:1_conv:2,2,afraid,A noise at night,8,Oh no,4|4|4_4|4|4,,one_comma_ two|a_pipe_b",
 )
+UBUNTU = rows(
+    "folder,dialogueID,date,from,to,text",
+    '3,17.tsv,2008-04-23T14:55:00.000Z,ann,,"hello, anybody?"',
+    '3,17.tsv,2008-04-23T14:56:00.000Z,ann,,"my ""sound"" is gone',
+    'since today"',
+    '3,17.tsv,2008-04-23T14:57:00.000Z,bob,ann,"try alsamixer :\\"',
+    '3,4.tsv,2009-01-01T00:00:00.000Z,cai,,""',
+    '3,4.tsv,2009-01-01T00:01:00.000Z,dee,cai,"cai?"',
+)
+UBUNTU_PAIRS = rows(
+    "Context,Utterance,Label",
+    '"hi , all __eou__ any idea ? __eou__ __eot__ no __eou__ __eot__ ",oh well __eou__ bye __eou__,1.0',
+    "hi __eou__ __eot__,__dialog_end__ __eou__,0",
+)
+UBUNTU_RANKING = rows(
+    "Context,Ground Truth Utterance,Distractor_0,Distractor_1",
+    '"hi , all __eou__ any idea ? __eou__ __eot__ no __eou__ __eot__ ",'
+    'oh well __eou__,"no , sir __eou__",a __eou__ b __eou__',
+)
+UBUNTU_TSV = rows(
+    '2004-11-23T11:49:00.000Z\tann\t\tany "ideas',
+    "2004-11-23T11:49:00.000Z\tbob\tann\tyes:\ttabs",
+)
 TOPICAL = {
     "t_1": {
         "article_url": "https://example.org/a",
@@ -220,6 +243,10 @@ ORIGINALS: dict[str, dict[str, str]] = {
         "valid_freq.json": json.dumps(TOPICAL, indent=2),
         "reading_sets_valid_freq.json": json.dumps(READING),
     },
+    "ubuntu": {"dialogueText.csv": UBUNTU},
+    "ubuntu-pairs": {"train.csv": UBUNTU_PAIRS.replace("\n", "\r\n")},
+    "ubuntu-ranking": {"valid.csv": UBUNTU_RANKING.replace("\n", "\r\n")},
+    "ubuntu-tsv": {"17.tsv": UBUNTU_TSV},
     "wizard": {"train.json": json.dumps(WIZARD)},
 }
 """By format: the main file first, then those beside it."""

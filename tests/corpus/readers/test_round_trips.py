@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from tertulia.core.dialogue import Dialogue, Evidence, Exchange, Persona, Turn
 from tertulia.core.errors import DataError, UsageError
+from tertulia.core.text import squash
 from tertulia.corpus.load import load_dialogues, load_exchanges, save_dialogues, save_exchanges
 from tertulia.corpus.readers import wizard
 from tertulia.corpus.readers.base import flat
@@ -19,7 +21,7 @@ from tertulia.corpus.table import READERS
 
 anything = st.text(max_size=12)
 said = st.text(min_size=1, max_size=12)
-MARKS = ("persona:", "__SILENCE__", "__eou__", "_comma_", "_pipe_", "__PIPE__", "\ufeff", "\\")
+MARKS = ("persona:", "__SILENCE__", "__eou__", "__eot__", "__EOS__", "_comma_", "_pipe_", "__PIPE__", "\ufeff", "\\")
 
 
 def plain(text: str) -> bool:
@@ -127,6 +129,25 @@ def grounded(meta: Any) -> st.SearchStrategy[Exchange]:
     )
 
 
+def in_turns(found: list[tuple[bool, str]]) -> tuple[Turn, ...]:
+    """A context that the first opens; somebody else goes on where it says so."""
+    speakers = accumulate((changes for changes, _ in found[1:]), lambda now, changes: now ^ changes, initial=False)
+    return tuple(Turn(("first", "second")[other], text) for other, (_, text) in zip(speakers, found, strict=False))
+
+
+def answered(context: tuple[Turn, ...], texts: list[str], label: str | None, ranked: bool) -> Exchange:
+    """A reply of whoever did not speak last; among candidates, where there are to be any."""
+    speaker = "second" if context and context[-1].speaker == "first" else "first"
+    reply = Turn(speaker, texts[0], meta={"candidates": texts} if ranked else {})
+    return Exchange("", context, reply, label=label)
+
+
+one_line = line.map(squash)
+contexts = st.lists(st.tuples(st.booleans(), one_line), max_size=4).map(in_turns)
+replies = st.lists(one_line.filter(bool), max_size=3).map("\n".join)
+no_returns = anything.filter(lambda text: "\r" not in text)
+
+
 class Case(NamedTuple):
     """A format, how its file ends, what it can hold, and whether an id is part of that."""
 
@@ -134,6 +155,8 @@ class Case(NamedTuple):
     ending: str
     items: st.SearchStrategy[Any]
     ids: bool = True
+    unique: bool = False
+    """Whether neighbours are told apart by their ids."""
 
 
 no_bars = words.filter(lambda text: "|" not in text)
@@ -217,6 +240,36 @@ CASES = [
             ids=said,
         ),
     ),
+    Case(
+        "ubuntu",
+        ".csv.gz",
+        dialogues(
+            st.lists(
+                st.builds(
+                    Turn,
+                    no_returns,
+                    no_returns,
+                    meta=optional(date=no_returns.filter(bool), to=no_returns.filter(bool)),
+                ),
+                min_size=1,
+                max_size=5,
+            ).map(tuple),
+            ids=no_returns | st.integers(0, 9).map("3/{}".format),
+        ),
+        unique=True,
+    ),
+    Case(
+        "ubuntu-pairs",
+        ".csv",
+        st.builds(answered, contexts, st.tuples(replies).map(list), st.sampled_from("01"), st.just(False)),
+        ids=False,
+    ),
+    Case(
+        "ubuntu-ranking",
+        ".csv",
+        st.builds(answered, contexts, st.lists(replies, min_size=3, max_size=3), st.none(), st.just(True)),
+        ids=False,
+    ),
     Case("wizard", ".json", wizard_record.map(wizard.decode), ids=False),
     Case("begin-v1", ".tsv", grounded(optional(coarse=words, labels=labels)), ids=False),
     Case("begin-v2", ".tsv.gz", grounded(optional(model=words, data=words)), ids=False),
@@ -238,7 +291,7 @@ def saver(case: Case) -> tuple[Callable[..., int], Callable[..., Any]]:
 def test_what_the_format_holds_comes_back(
     tmp_path_factory: pytest.TempPathFactory, case: Case, data: st.DataObject
 ) -> None:
-    items = data.draw(st.lists(case.items, max_size=3))
+    items = data.draw(st.lists(case.items, max_size=3, unique_by=(lambda item: item.id) if case.unique else None))
     file = tmp_path_factory.getbasetemp() / f"{case.format}{case.ending}"
     save, load = saver(case)
     assert save(iter(items), file, format=case.format) == len(items)
@@ -265,9 +318,35 @@ def test_a_convokit_folder_holds_everything(tmp_path_factory: pytest.TempPathFac
     assert list(load_dialogues(folder)) == items
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(
+        dialogues(
+            st.lists(
+                st.builds(Turn, line, line, meta=optional(date=st.just("2010-01-01T10:00:00.000Z"), to=words)),
+                min_size=1,
+                max_size=4,
+            ).map(tuple),
+            ids=st.tuples(st.integers(0, 99), st.sampled_from(["7", "007", "10", "d.1", "hit:0_conv:1"])).map(
+                lambda place: f"{place[0]}/{place[1]}"
+            ),
+        ),
+        max_size=3,
+        unique_by=lambda dialogue: dialogue.id,
+    )
+)
+def test_the_ubuntu_corpus_as_a_folder(tmp_path_factory: pytest.TempPathFactory, items: list[Dialogue]) -> None:
+    folder = tmp_path_factory.getbasetemp() / "ubuntu"
+    shutil.rmtree(folder, ignore_errors=True)
+    assert save_dialogues(items, folder, format="ubuntu-tsv") == len(items)
+    assert {str(f.relative_to(folder)) for f in folder.glob("*/*")} == {f"{item.id}.tsv" for item in items}
+    if items:
+        assert {d.id: d for d in load_dialogues(folder)} == {d.id: d for d in items}
+
+
 def test_every_writer_has_a_round_trip() -> None:
     writers = {name for name in READERS if READERS.get(name).encode or READERS.get(name).write_folder}
-    assert writers == {case.format for case in CASES} | {"convokit"}
+    assert writers == {case.format for case in CASES} | {"convokit", "ubuntu-tsv"}
     assert writers == set(READERS)
 
 

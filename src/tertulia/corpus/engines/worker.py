@@ -13,6 +13,7 @@ import traceback
 from typing import IO, Any
 
 from tertulia.core.errors import TertuliaError
+from tertulia.corpus.engines.memory import give_back
 
 _GONE = 3
 """Exit code of a worker whose driver is gone."""
@@ -28,6 +29,7 @@ def main() -> None:
         function, task = tasks.get()
         pickle.dump(_answer(function, task), results)
         results.flush()
+        give_back()
 
 
 def _listen(tasks_in: IO[bytes], tasks: "queue.Queue[Any]") -> None:

@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tertulia.corpus.rules import is_letter
+
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -112,7 +114,7 @@ def plain_rows(texts: Texts) -> Flags:
 
 
 def letters_and_length(texts: Texts, plain: Flags) -> tuple[Ints, Ints]:
-    """Letters and characters of each row, as `str.isalpha` and `len` count them. `plain` rows are ASCII alone."""
+    """Letters and characters of each row, as `is_letter` and `len` count them. `plain` rows are ASCII alone."""
     letters, length = sum_in_rows(are_letters(texts.data), texts.offsets), texts.sizes
     odd = np.flatnonzero(~plain)
     if len(odd):
@@ -135,12 +137,12 @@ def take_rows(texts: Texts, rows: Ints) -> Texts:
 
 _UNKNOWN = 2
 _ALPHABETIC = np.full(0x110000, _UNKNOWN, np.uint8)
-"""For every code point, whether Python calls it a letter; filled in as they come."""
+"""For every code point, whether the rules call it a letter; filled in as they come."""
 
 
 def _alphabetic(code_points: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
     new = code_points[_ALPHABETIC[code_points] == _UNKNOWN]
     if len(new):
         every = np.unique(new)
-        _ALPHABETIC[every] = [chr(c).isalpha() for c in every.tolist()]
+        _ALPHABETIC[every] = [is_letter(chr(c)) for c in every.tolist()]
     return _ALPHABETIC[code_points]

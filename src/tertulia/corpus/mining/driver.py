@@ -14,6 +14,7 @@ from tertulia.core.codec import Problems
 from tertulia.core.errors import DamagedLine, DataError
 from tertulia.core.progress import Progress
 from tertulia.corpus.engines.base import Engine
+from tertulia.corpus.engines.memory import give_back
 from tertulia.corpus.mining.files import appearing
 from tertulia.corpus.mining.harvest import Harvested, HarvestTask, harvest, harvested
 from tertulia.corpus.mining.pairs import PAIRS, WHOLE
@@ -23,7 +24,7 @@ from tertulia.corpus.mining.scatter import Scattered, ScatterTask, read_sample, 
 from tertulia.corpus.mining.shapes import Cleaning
 from tertulia.corpus.mining.sources import Source, parts_of
 from tertulia.corpus.rules import MiningRules
-from tertulia.corpus.subwords import SubwordCounter, train_subwords
+from tertulia.corpus.subwords import SubwordCounter, read_subwords, train_subwords
 from tertulia.corpus.trees import Funnel
 
 WORK = "_work"
@@ -143,13 +144,14 @@ def _subwords(plan: Plan, parts: list[Scattered], progress: Progress) -> Subword
     path = plan.out / SUBWORDS
     if not path.is_file():
         if plan.subwords:
-            counter = SubwordCounter(plan.subwords.read_bytes())
+            counter = read_subwords(plan.subwords)
         else:
             sample = [text for found in parts for text in read_sample(found.paths(plan.work, "sample"))]
             progress.step(f"Learning subwords from {len(sample)} messages")
             counter = train_subwords(sample, vocabulary=plan.vocabulary)
         with appearing(path, durable=True) as file:
             counter.save(file)
+        give_back(above=0)  # the sample and all that was counted in it
     return SubwordCounter(path.read_bytes())
 
 

@@ -8,7 +8,7 @@ from tertulia.core.errors import UsageError
 from tertulia.corpus.mining.files import read_json, write_json
 
 NAME = "manifest.json"
-FORMAT = 1
+FORMAT = 2
 """Raised whenever the engine would make other bytes from the same input and rules."""
 
 

@@ -48,7 +48,7 @@ class Reader:
     """The decoder for a file, where it depends on files that lie beside it; instead of `decode`."""
     companions: tuple[str, ...] = ()
     """Names (with * and ?) of files that lie beside the corpus and are no corpus themselves."""
-    files: Callable[[Path, str | None], list[Path]] | None = None
+    files: Callable[[Path, str | None], Iterable[Path]] | None = None
     """The files to read in a folder of this format, of one split or all; none where it is no such folder."""
     write_folder: Callable[[Iterable[Any], Path], int] | None = None
     """Writes items into an empty folder, for formats that are folders; returns how many."""
@@ -96,10 +96,12 @@ class TextReader:
     """A dialogue (or exchange) as lines, line ends included."""
     head: str = ""
     """What stands above the first record."""
+    join: Callable[[Iterable[Any]], Iterator[str]] | None = None
+    """The text of a whole file, where its head depends on the records or they on each other; instead of `head`."""
     holds: Holds = "dialogues"
     beside: Callable[[Path], Callable[[Any], Any]] | None = None
     companions: tuple[str, ...] = ()
-    files: Callable[[Path, str | None], list[Path]] | None = None
+    files: Callable[[Path, str | None], Iterable[Path]] | None = None
     write_folder: Callable[[Iterable[Any], Path], int] | None = None
 
     def records(self, text: IO[str], name: str) -> Iterator[Record]:
@@ -109,6 +111,9 @@ class TextReader:
     def pieces(self, items: Iterable[Any], name: str) -> Iterator[str]:
         """The text of a file that holds the items, piece by piece."""
         assert self.encode is not None
+        if self.join:
+            yield from self.join(items)
+            return
         yield self.head
         yield from (self.encode(item) for item in items)
 

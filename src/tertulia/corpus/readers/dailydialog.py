@@ -171,7 +171,7 @@ def encode_text(dialogue: Dialogue) -> str:
 READER = Reader(name="dailydialog", recognises=recognises, decode=decode, encode=encode)
 TEXT = TextReader(
     name="dailydialog-text",
-    recognises=lambda head: EOU in head.lstrip().partition("\n")[0],
+    recognises=lambda head: EOU in (line := head.lstrip().partition("\n")[0]) and "__eot__" not in line,
     cut=lambda lines: (Record(r.line, r, r.damage) for r in text_lines(lines)),
     decode=decode_text,
     beside=beside,

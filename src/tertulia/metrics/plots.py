@@ -52,14 +52,27 @@ def turns_plot(by_turns: dict[int, int]) -> str:
     return _svg(base.mark_line(color=QUIET) + base.mark_point(color=ACCENT, filled=True, size=40))
 
 
+def curve_plot(curves: dict[str, list[tuple[float, float]]], *, x: str, log_x: bool = False) -> str:
+    """Curves, each in a picture of its own, one below the other: what they measure differs."""
+    scale = alt.Scale(type="log") if log_x else alt.Scale(zero=False)
+    drawn = [
+        _chart([{"x": at, "y": value} for at, value in points])
+        .mark_line(color=ACCENT, point=alt.OverlayMarkDef(color=ACCENT, size=25) if len(points) < 60 else False)
+        .encode(x=alt.X("x:Q", title=x, scale=scale), y=alt.Y("y:Q", title=name, scale=alt.Scale(zero=False)))
+        .properties(width=520, height=200)
+        for name, points in curves.items()
+    ]
+    return _render(alt.vconcat(*drawn))
+
+
 def _chart(rows: list[dict[str, Any]]) -> alt.Chart:
     return alt.Chart(alt.Data(values=rows))  # type: ignore[no-untyped-call]
 
 
 def _svg(chart: alt.LayerChart) -> str:
-    chart = (
-        chart.properties(width=520)
-        .configure_view(stroke=None)
-        .configure(font="DejaVu Sans, system-ui, sans-serif", padding=12)
-    )
+    return _render(chart.properties(width=520))
+
+
+def _render(chart: alt.LayerChart | alt.VConcatChart) -> str:
+    chart = chart.configure_view(stroke=None).configure(font="DejaVu Sans, system-ui, sans-serif", padding=12)
     return str(vl_convert.vegalite_to_svg(chart.to_json(), vl_version="5.20"))

@@ -1,0 +1,153 @@
+"""The replies a ranking bot can choose from: texts, where they stand, and their vectors, encoded once.
+
+On disk they are two files of a run's folder, lines of JSON and a plain NumPy array of half precision. Vectors are
+rounded to half precision as soon as they are made, so that a pool finds the same before and after it was saved.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tertulia.core.dialogue import Dialogue
+from tertulia.core.errors import DataError
+from tertulia.core.progress import Progress, Silent
+from tertulia.core.text import squash
+from tertulia.models.ranker import Floats, Ranker
+
+LINES = "pool.jsonl"
+VECTORS = "pool.npy"
+AT_ONCE = 256
+"""Replies encoded at once."""
+BLOCK = 1 << 14
+"""Replies compared at once."""
+
+
+class Nearest(NamedTuple):
+    """What a search found, best first."""
+
+    places: NDArray[np.int64]  # (n, count)
+    scores: Floats  # (n, count)
+
+
+class Line(NamedTuple):
+    """One reply of the pool."""
+
+    text: str
+    source: str
+    """Where it was first said: dialogue id # turn."""
+    opener: bool
+    """Whether it opened a dialogue, there or elsewhere."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReplyPool:
+    """Replies and their vectors."""
+
+    texts: tuple[str, ...]
+    sources: tuple[str, ...]
+    """Where each was first said: dialogue id # turn."""
+    vectors: NDArray[np.float16]  # (n, d)
+    openers: tuple[int, ...] = ()
+    """Places of those that opened a dialogue."""
+    _table: Floats = field(init=False, repr=False)
+    """The vectors in the precision they are compared in."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_table", np.asarray(self.vectors, dtype=np.float32))
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @classmethod
+    def of(cls, dialogues: Iterable[Dialogue], ranker: Ranker, progress: Progress | None = None) -> "ReplyPool":
+        """Every utterance of the dialogues; those that differ in case and blanks only are one, the first."""
+        lines = collect(dialogues)
+        if not lines:
+            raise DataError("There is no utterance to answer with.", hint="Check the data: it has no turns.")
+        vectors = encode([line.text for line in lines], ranker, progress or Silent())
+        return cls._made(lines, vectors)
+
+    @classmethod
+    def _made(cls, lines: Sequence[Line], vectors: NDArray[np.float16]) -> "ReplyPool":
+        openers = tuple(place for place, line in enumerate(lines) if line.opener)
+        return cls(tuple(line.text for line in lines), tuple(line.source for line in lines), vectors, openers)
+
+    def save(self, folder: Path) -> list[str]:
+        """Write the pool; the names of its files, for a manifest to vouch for."""
+        openers = set(self.openers)
+        with (folder / LINES).open("w", encoding="utf-8") as out:
+            for place, (text, source) in enumerate(zip(self.texts, self.sources, strict=True)):
+                out.write(json.dumps(Line(text, source, place in openers), ensure_ascii=False) + "\n")
+        np.save(folder / VECTORS, self.vectors, allow_pickle=False)
+        return [LINES, VECTORS]
+
+    @classmethod
+    def load(cls, folder: Path) -> "ReplyPool":
+        """Read what `save` wrote."""
+        try:
+            with (folder / LINES).open(encoding="utf-8") as lines:
+                found = [Line(*json.loads(line)) for line in lines]
+            vectors = np.load(folder / VECTORS, mmap_mode="r", allow_pickle=False)
+            if len(found) != len(vectors):
+                raise ValueError(f"{len(found)} replies, {len(vectors)} vectors")
+        except (OSError, ValueError, TypeError) as error:
+            raise DataError(
+                f"The pool of replies in {folder} is missing or damaged ({error}).", hint="Train the run anew."
+            ) from None
+        return cls._made(found, vectors)
+
+    def nearest(self, vectors: Floats, count: int) -> Nearest:
+        """The replies whose product with each vector is largest, best first; all where the pool is smaller."""
+        count = min(count, len(self))
+        places = np.empty((len(vectors), 0), dtype=np.int64)
+        scores = np.empty((len(vectors), 0), dtype=np.float32)
+        for start in range(0, len(self), BLOCK):
+            here = vectors @ self._table[start : start + BLOCK].T
+            best = _best(here, count)
+            places = np.concatenate([places, best + start], axis=1)
+            scores = np.concatenate([scores, np.take_along_axis(here, best, axis=1)], axis=1)
+        kept = _best(scores, count)
+        places, scores = np.take_along_axis(places, kept, axis=1), np.take_along_axis(scores, kept, axis=1)
+        order = np.lexsort((places, -scores), axis=1)
+        return Nearest(np.take_along_axis(places, order, axis=1), np.take_along_axis(scores, order, axis=1))
+
+
+def collect(dialogues: Iterable[Dialogue]) -> list[Line]:
+    """Every utterance once."""
+    found: dict[str, Line] = {}
+    for dialogue in dialogues:
+        for i, turn in enumerate(dialogue.turns):
+            text = squash(turn.text)
+            line = found.setdefault(text.lower(), Line(text, f"{dialogue.id}#{i}", i == 0))
+            if i == 0 and not line.opener:
+                found[text.lower()] = line._replace(opener=True)
+    found.pop("", None)
+    return list(found.values())
+
+
+def encode(texts: Sequence[str], ranker: Ranker, progress: Progress) -> NDArray[np.float16]:
+    """The vectors of texts; those of like length go together, as models pad to the longest."""
+    progress.step(f"Encoding {len(texts):,} replies", len(texts))
+    order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
+    vectors: NDArray[np.float16] | None = None
+    for start in range(0, len(order), AT_ONCE):
+        part = order[start : start + AT_ONCE]
+        encoded = ranker.replies([texts[place] for place in part])
+        if vectors is None:
+            vectors = np.empty((len(texts), encoded.shape[1]), dtype=np.float16)
+        vectors[part] = encoded
+        progress.advance(len(part))
+    assert vectors is not None, "no texts"
+    return vectors
+
+
+def _best(scores: Floats, count: int) -> NDArray[np.int64]:
+    """Places of the largest of each row, in no order."""
+    if scores.shape[1] <= count:
+        return np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
+    return np.argpartition(scores, -count, axis=1)[:, -count:]

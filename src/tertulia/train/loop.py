@@ -1,0 +1,298 @@
+"""One training loop for all: batches in, a module with its best weights out, and nothing lost on the way.
+
+A `Trainee` says what a batch is, how wrong the module is about one, and how good it is on data it does not learn from;
+the loop owns the rest: optimizer and schedule, accumulation, clipping, validation, early stopping, the record, and a
+state on disk from which an interrupted run goes on exactly as if it had not been. Batches of an epoch depend on the
+seed and the epoch alone, so the place in the data is two numbers.
+"""
+
+import json
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import torch
+from pydantic import Field
+from torch import nn
+
+from tertulia.core.config import Config
+from tertulia.core.dialogue import Json
+from tertulia.core.errors import DataError
+from tertulia.core.progress import Progress
+from tertulia.train.record import Record
+
+STATE = "state.pt"
+BEST = "best.pt"
+
+
+class LoopConfig(Config):
+    """How a module is trained."""
+
+    epochs: int = Field(10, ge=1)
+    """Times through the data, at most."""
+    max_steps: int | None = Field(None, ge=1)
+    """Updates at most; the epochs decide where this is not given."""
+    optimizer: Literal["adam", "adafactor"] = "adam"
+    """Adam, or Adafactor (Shazeer and Stern 2018), which needs far less memory."""
+    rate: float = Field(1e-3, gt=0)
+    """Learning rate, at its highest."""
+    warmup: int = Field(0, ge=0)
+    """Updates until the rate is reached."""
+    decay: Literal["none", "linear", "rsqrt"] = "linear"
+    """After the warm-up: stay, fall to 3 % at the end, or fall with the inverse square root of the update (Meena)."""
+    weight_decay: float = Field(0.0, ge=0)
+    """Pull of the weights towards zero."""
+    clip: float = Field(1.0, gt=0)
+    """Longest gradient."""
+    accumulate: int = Field(1, ge=1)
+    """Batches to an update."""
+    validate_every: int | None = Field(None, ge=1)
+    """Updates between validations; by default once an epoch."""
+    patience: int = Field(3, ge=1)
+    """Validations without a better one after which training ends."""
+    keep_seconds: float = Field(120.0, ge=0)
+    """Seconds between states that an interrupted run can go on from."""
+    seed: int = 0
+    """Of everything that is drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What a batch gave."""
+
+    value: torch.Tensor
+    """To be made smaller: a mean over the batch."""
+    count: int
+    """Over how much it is the mean (pairs, tokens): the weight of the batch in the record, and the unit of speed."""
+
+
+class Trainee(Protocol):
+    """What is trained."""
+
+    module: nn.Module
+    goal: str
+    """The validation figure that counts, with a minus in front where less is better."""
+
+    def batches(self, epoch: int) -> Sequence[Any]:
+        """The batches of an epoch, drawn by the seed and the epoch alone."""
+        ...
+
+    def loss(self, batch: Any) -> Loss:
+        """How wrong the module is about a batch."""
+        ...
+
+    def validate(self) -> Mapping[str, float]:
+        """Figures on data it does not learn from; `goal` is among them."""
+        ...
+
+
+class Wants(Protocol):
+    """A trainee may choose its own groups of parameters."""
+
+    def groups(self, rate: float) -> list[dict[str, Any]]:
+        """Groups as torch.optim takes them; each has its `lr`."""
+        ...
+
+
+@dataclass(slots=True)
+class _Place:
+    """How far a run has come."""
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
+    best: float = -math.inf
+    best_step: int = 0
+    stale: int = 0
+    seconds: float = 0.0
+    cpu: float = 0.0
+    ended: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of the loop; the module holds its best weights."""
+
+    steps: int
+    best_step: int
+    seconds: float
+    """Wall time, all parts of an interrupted run together."""
+    cpu_seconds: float
+    ended: str
+    """Why it ended."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """The validation figures of the best weights."""
+
+    def as_json(self) -> dict[str, Json]:
+        """For the manifest."""
+        return {
+            "steps": self.steps,
+            "best_step": self.best_step,
+            "seconds": round(self.seconds, 1),
+            "cpu_seconds": round(self.cpu_seconds, 1),
+            "ended": self.ended,
+            "valid": {name: round(value, 5) for name, value in self.figures.items()},
+        }
+
+
+def fit(trainee: Trainee, config: LoopConfig, folder: Path, progress: Progress, *, resume: bool, same: str) -> Outcome:
+    """Train. `folder` takes state and record; `same` tells runs apart: only a state of the same run is gone on with."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not resume:
+        (folder / STATE).unlink(missing_ok=True)
+    return _Loop(trainee, config, folder, progress, same).run()
+
+
+class _Loop:
+    def __init__(self, trainee: Trainee, config: LoopConfig, folder: Path, progress: Progress, same: str) -> None:
+        self.trainee, self.config, self.folder, self.progress, self.same = trainee, config, folder, progress, same
+        torch.manual_seed(config.seed)
+        self.place = _Place()
+        self.optimizer = _optimizer(trainee, config)
+        self.rates = [group["lr"] for group in self.optimizer.param_groups]
+        self.per_epoch = max(1, len(trainee.batches(0)) // config.accumulate)
+        self.total = min(config.max_steps or 10**12, config.epochs * self.per_epoch)
+        self.every = config.validate_every or self.per_epoch
+        self.record = Record(folder)
+        self.figures: dict[str, float] = {}
+        if (folder / STATE).is_file():
+            self._take_up()
+        else:
+            self.record.clear()
+        self.began, self.cpu_began = time.perf_counter() - self.place.seconds, time.process_time() - self.place.cpu
+        self.kept = time.perf_counter()
+
+    def run(self) -> Outcome:
+        self.progress.step("Training", total=self.total)
+        self.progress.advance(self.place.step)
+        while not self.place.ended:
+            for update in self._updates():
+                self._update(update)
+                self.progress.advance()
+                if self.place.step % self.every == 0 or self.place.step >= self.total:
+                    self._validate()
+                if self.place.ended:
+                    break
+                if time.perf_counter() - self.kept >= self.config.keep_seconds:
+                    self._keep()
+            else:
+                self.place.epoch, self.place.batch = self.place.epoch + 1, 0
+        best = torch.load(self.folder / BEST, weights_only=True)
+        self.trainee.module.load_state_dict(best["module"])
+        place = self.place
+        return Outcome(place.step, place.best_step, place.seconds, place.cpu, place.ended, best["figures"])
+
+    def _updates(self) -> Iterator[list[Any]]:
+        """What is left of the epoch's batches, so many to an update; a last part of an update is left out."""
+        rest = islice(self.trainee.batches(self.place.epoch), self.place.batch, None)
+        while len(update := list(islice(rest, self.config.accumulate))) == self.config.accumulate:
+            yield update
+
+    def _update(self, batches: list[Any]) -> None:
+        place, config, module = self.place, self.config, self.trainee.module
+        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
+            group["lr"] = rate * schedule(config, place.step, self.total)
+        module.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        losses = []
+        for batch in batches:
+            loss = self.trainee.loss(batch)
+            (loss.value / len(batches)).backward()  # type: ignore[no-untyped-call]
+            losses.append((float(loss.value.detach()), loss.count))
+        norm = nn.utils.clip_grad_norm_([p for p in module.parameters() if p.requires_grad], config.clip)
+        mean = sum(value for value, _ in losses) / len(losses)
+        if not (math.isfinite(mean) and math.isfinite(float(norm))):
+            raise DataError(
+                f"The loss at update {place.step + 1} is {mean}, its gradient {float(norm)}.",
+                hint="Lower the learning rate (rate), or give it a longer warm-up.",
+            )
+        self.optimizer.step()
+        place.step, place.batch = place.step + 1, place.batch + len(batches)
+        self._time()
+        self.record.step(place.step, loss=mean, count=sum(count for _, count in losses), seconds=place.seconds)
+
+    def _validate(self) -> None:
+        place, trainee = self.place, self.trainee
+        trainee.module.eval()
+        with torch.no_grad():
+            figures = dict(trainee.validate())
+        self._time()
+        name = trainee.goal.removeprefix("-")
+        value = -figures[name] if trainee.goal.startswith("-") else figures[name]
+        self.record.validation(place.step, figures, epoch=place.epoch, seconds=place.seconds, cpu=place.cpu)
+        self.progress.note(", ".join(f"{key} {figure:.4g}" for key, figure in figures.items()))
+        if value > place.best:
+            place.best, place.best_step, place.stale = value, place.step, 0
+            _write({"module": trainee.module.state_dict(), "figures": figures}, self.folder / BEST)
+        else:
+            place.stale += 1
+        if place.step >= self.total:
+            place.ended = "all updates done"
+        elif place.stale >= self.config.patience:
+            place.ended = f"no better for {place.stale} validations"
+        self._keep()
+
+    def _time(self) -> None:
+        self.place.seconds = time.perf_counter() - self.began
+        self.place.cpu = time.process_time() - self.cpu_began
+
+    def _keep(self) -> None:
+        self._time()
+        self.record.flush()
+        state = {
+            "same": self.same,
+            "module": self.trainee.module.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "place": json.dumps({name: getattr(self.place, name) for name in _Place.__slots__}),
+            "random": torch.get_rng_state(),
+            "losses": self.record.unwritten,
+        }
+        _write(state, self.folder / STATE)
+        self.kept = time.perf_counter()
+
+    def _take_up(self) -> None:
+        state = torch.load(self.folder / STATE, weights_only=True)
+        if state["same"] != self.same:
+            raise DataError(
+                f"The run in {self.folder} was begun with other data or settings.",
+                hint="Give the same ones to go on with it, another --out, or leave --resume away to begin anew.",
+            )
+        self.place = _Place(**json.loads(state["place"]))
+        self.trainee.module.load_state_dict(state["module"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        torch.set_rng_state(state["random"])
+        self.record.take_up(self.place.step, state["losses"])
+
+
+def schedule(config: LoopConfig, step: int, total: int) -> float:
+    """The share of the rate at an update (the first is 0).
+
+    >>> [round(schedule(LoopConfig(warmup=2, decay="linear"), s, 10), 2) for s in (0, 1, 2, 6, 9)]
+    [0.5, 1.0, 1.0, 0.5, 0.13]
+    """
+    if step < config.warmup:
+        return (step + 1) / config.warmup
+    if config.decay == "linear":
+        return max(0.03, 1 - (step - config.warmup) / max(1, total - config.warmup))
+    if config.decay == "rsqrt":
+        return math.sqrt(max(1, config.warmup) / max(1, config.warmup, step))
+    return 1.0
+
+
+def _optimizer(trainee: Trainee, config: LoopConfig) -> torch.optim.Optimizer:
+    groups = getattr(trainee, "groups", None)
+    wanted = [p for p in trainee.module.parameters() if p.requires_grad]
+    params = groups(config.rate) if groups else [{"params": wanted, "lr": config.rate}]
+    if config.optimizer == "adafactor":
+        return torch.optim.Adafactor(params, lr=config.rate, weight_decay=config.weight_decay)
+    return torch.optim.AdamW(params, lr=config.rate, weight_decay=config.weight_decay)
+
+
+def _write(value: dict[str, Any], file: Path) -> None:
+    partial = file.with_name(file.name + ".part")
+    torch.save(value, partial)
+    partial.replace(file)

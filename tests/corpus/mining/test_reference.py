@@ -1,0 +1,57 @@
+"""The benchmark that sets the engine beside the definition: at 100,000 messages they agree, and it would notice."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tertulia.core.dialogue import Dialogue, Turn
+from tertulia.corpus.mine import MineOutcome
+from tertulia.corpus.trees import Funnel, Mined
+
+from .conftest import BENCHMARKS
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_messages(tmp_path: Path) -> None:
+    command = [sys.executable, str(BENCHMARKS / "mine_reference.py"), "--messages", "100000", "--seed", "11"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    found = json.loads(ended.stdout.splitlines()[-1])
+    assert found["figures"]["equal"] == 1
+    assert found["figures"]["pairs"] > 30_000
+    assert found["settings"]["messages"] == 100_000
+
+
+PAIRS = tuple(Dialogue(str(i), (Turn("a", "x"), Turn("b", f"y{i}")), meta={"thread": "t"}) for i in range(3))
+FUNNEL = Funnel(messages=4, kept=4, pairs=3)
+
+
+@pytest.fixture
+def reference(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return import_module("mine_reference")
+
+
+@pytest.mark.parametrize(
+    ("pairs", "funnel", "differs"),
+    [
+        (PAIRS[::-1], FUNNEL, {}),
+        (PAIRS[1:], FUNNEL, {"missing": [("t", "0")]}),
+        ((*PAIRS, replace(PAIRS[0], id="9")), FUNNEL, {"added": [("t", "9")]}),
+        ((replace(PAIRS[0], turns=PAIRS[1].turns), *PAIRS[1:]), FUNNEL, {"other": [("t", "0")]}),
+        (PAIRS, Funnel(messages=4, kept=3, pairs=2), {"counts": {"pairs": (2, 3)}}),
+    ],
+)
+def test_it_tells_what_differs(
+    reference: Any, pairs: tuple[Dialogue, ...], funnel: Funnel, differs: dict[str, Any]
+) -> None:
+    outcome = MineOutcome(funnel, None, 0, Path())  # type: ignore[arg-type]
+    compared = reference.compare(outcome, pairs, Mined(PAIRS, FUNNEL))
+    assert {name: value for name, value in compared._asdict().items() if value} == differs
+    assert compared.equal == (not differs)
