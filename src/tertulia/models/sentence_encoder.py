@@ -100,7 +100,7 @@ class SentenceEncoder(nn.Module):
     def sequence(self, texts: Sequence[str], *, longest: int) -> Ids:
         """Texts one after the other with an end mark behind each; of what is too long the beginning is cut off."""
         found = [token for text in texts for token in (*self.ids(text), self.end)] or [self.end]
-        return (self.begin, *found[-(min(longest, self.window) - 1) :])
+        return (self.begin, *found[-max(1, min(longest, self.window) - 1) :])
 
     def forward(self, sequences: Sequence[Ids]) -> torch.Tensor:
         """One vector of unit length for each sequence (n, d); equal sequences are encoded once."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tertulia.core.codec import Problems
 from tertulia.core.dialogue import Dialogue, Turn
 from tertulia.corpus.mine import MineOutcome
 from tertulia.corpus.trees import Funnel, Mined
@@ -51,7 +52,7 @@ def reference(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_it_tells_what_differs(
     reference: Any, pairs: tuple[Dialogue, ...], funnel: Funnel, differs: dict[str, Any]
 ) -> None:
-    outcome = MineOutcome(funnel, None, 0, Path())  # type: ignore[arg-type]
+    outcome = MineOutcome(funnel, Problems(), subwords=0, pairs=Path())
     compared = reference.compare(outcome, pairs, Mined(PAIRS, FUNNEL))
     assert {name: value for name, value in compared._asdict().items() if value} == differs
     assert compared.equal == (not differs)

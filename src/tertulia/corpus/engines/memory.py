@@ -1,5 +1,6 @@
 """Giving memory back to the system. Workers keep freed memory for their next task, which is what makes them fast; but
-pieces of many sizes leave gaps that nothing fits into, and over hundreds of tasks a worker would grow to twice its size.
+pieces of many sizes leave gaps that nothing fits into, and over hundreds of tasks a worker would grow to twice its
+size.
 """
 
 import ctypes

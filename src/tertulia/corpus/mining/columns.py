@@ -5,6 +5,7 @@ are told by comparing, not by looking up in a table: processors compare 32 bytes
 that `byte - low < count` asks for a range with one comparison.
 """
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,16 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 StringArray = Any
 """A `pyarrow.StringArray`; pyarrow comes without types."""
+
+
+BLOCK = 16_384
+"""Rows whose bytes are looked at together: so much that a batch of threads is one block, and a thread of a hundred
+thousand messages does not need memory for all its bytes at once."""
+
+
+def blocks(rows: int) -> Iterator[slice]:
+    """All rows (at least one block), so many at a time."""
+    return (slice(start, start + BLOCK) for start in range(0, max(1, rows), BLOCK))
 
 
 class Texts(NamedTuple):

@@ -18,6 +18,7 @@ from tertulia.corpus.mining.columns import (
     Ints,
     StringArray,
     Texts,
+    blocks,
     letters_and_length,
     plain_rows,
     rows_at,
@@ -115,10 +116,10 @@ def judge(table: pa.Table, judge: Judge) -> Judged:
     found.charge("no parent", links.lost)
     found.charge("deleted", (flags & DELETED) != 0)
     found.charge("bot", _mask(pc.match_substring(column["author"], "bot", ignore_case=True)))
-    flat = texts_of(texts)
-    found.charge("url", _has_url(texts, flat))
-    plain = plain_rows(flat)
-    found.charge("letters", _few_letters(flat, plain, judge.rules.min_letters))
+    signs = [_judge_signs(texts[part], judge.rules.min_letters) for part in blocks(len(texts))]
+    url, plain, few_letters = (np.concatenate(column) for column in zip(*signs, strict=True))
+    found.charge("url", url)
+    found.charge("letters", few_letters)
     found.charge("repeated", is_among(column["text_hash"].to_numpy(), judge.repeated))
     _judge_words(found, texts, plain, links.parent, (flags & MARKED) != 0, judge)
     rest = found.open
@@ -145,6 +146,13 @@ def _without_quotes(texts: StringArray, parent: Ints) -> StringArray:
     above = texts.take(pa.array(parent[quoting])).to_pylist()
     cut = [without_quotes(text, said) for text, said in zip(own, above, strict=True)]
     return pc.replace_with_mask(trimmed, pa.array(quoting), pa.array(cut, pa.string()))
+
+
+def _judge_signs(texts: StringArray, min_letters: float) -> tuple[Flags, Flags, Flags]:
+    """Rows with a link, rows of plain ASCII, rows with too few letters."""
+    flat = texts_of(texts)
+    plain = plain_rows(flat)
+    return _has_url(texts, flat), plain, _few_letters(flat, plain, min_letters)
 
 
 def _has_url(texts: StringArray, flat: Texts) -> Flags:

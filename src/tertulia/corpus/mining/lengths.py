@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import sentencepiece
 
-from tertulia.corpus.mining.columns import Flags, Ints, StringArray, Texts, are_blanks, runs_in_rows, texts_of
+from tertulia.corpus.mining.columns import Flags, Ints, StringArray, Texts, are_blanks, blocks, runs_in_rows, texts_of
 from tertulia.corpus.mining.hashing import Hashes, hash_words
 
 _MARK = "\u2581"
@@ -36,6 +36,10 @@ class Lengths:
 
     def out_of_bounds(self, array: StringArray, plain: Flags, *, low: int, high: int) -> Flags:
         """Which texts have fewer than `low` or more than `high` subwords; `plain` says which are ASCII."""
+        parts = [self._outside(array[part], plain[part], low, high) for part in blocks(len(array))]
+        return np.concatenate(parts)
+
+    def _outside(self, array: StringArray, plain: Flags, low: int, high: int) -> Flags:
         if not self.by_words:
             return _outside(self._encoded(array), low, high)
         texts = texts_of(array)

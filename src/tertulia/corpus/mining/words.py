@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from tertulia.core.text import words
 from tertulia.corpus.mining.columns import (
+    BLOCK,
     Flags,
     Ints,
     Runs,
@@ -22,6 +23,7 @@ from tertulia.corpus.mining.columns import (
     Texts,
     are_digits,
     are_letters,
+    blocks,
     in_lower_case,
     runs_in_rows,
     texts_of,
@@ -43,6 +45,11 @@ class WordHashes(NamedTuple):
 
 def word_hashes(array: StringArray, plain: Flags, rows: Ints) -> WordHashes:
     """Hashes of the words in some rows (in order); `plain` says which of all rows are ASCII."""
+    parts = [_hashed(array, plain, rows[part]) for part in blocks(len(rows))]
+    return WordHashes(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _hashed(array: StringArray, plain: Flags, rows: Ints) -> WordHashes:
     texts = texts_of(spell_out(array.take(pa.array(rows)), plain[rows]))
     starts, ends, places = word_runs(texts)
     return WordHashes(hash_words(in_lower_case(texts.data), starts, ends), rows[places])
@@ -105,8 +112,27 @@ def shared_with_parent(found: WordHashes, parent: Ints, asked: Flags, *, n: int)
     Only rows asked for are compared; `parent` is a row, or the number of rows where there is none.
     """
     size = len(parent)
+    rows = np.flatnonzero(asked & (parent < size))
+    shared, total = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    for part in blocks(len(rows)):
+        some = np.zeros(size, np.bool_)
+        some[rows[part]] = True
+        counts = _shared(_words_of(found, some, parent) if len(rows) > BLOCK else found, parent, some, n)
+        shared, total = shared + counts[0], total + counts[1]
+    return shared, total
+
+
+def _words_of(found: WordHashes, some: Flags, parent: Ints) -> WordHashes:
+    """The words of some rows and of their parents."""
+    wanted = some.copy()
+    wanted[parent[some]] = True
+    theirs = wanted[found.rows]
+    return WordHashes(found.hashes[theirs], found.rows[theirs])
+
+
+def _shared(found: WordHashes, parent: Ints, asked: Flags, n: int) -> tuple[Ints, Ints]:
+    size = len(parent)
     runs = runs_of(found, n)
-    asked = asked & (parent < size)
     is_parent = np.zeros(size + 1, np.bool_)
     is_parent[parent[asked]] = True
     salt = mixed(np.arange(1, size + 2, dtype=np.uint64))  # so that one sorted array holds the runs of every parent

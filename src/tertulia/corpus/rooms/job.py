@@ -19,8 +19,9 @@ from tertulia.corpus.rooms.line import Log
 from tertulia.corpus.rooms.lowe import LoweRules, extract
 from tertulia.corpus.rooms.read import day_before, read_logs
 from tertulia.corpus.rooms.stats import RoomStats, Tally
+from tertulia.corpus.rooms.tags import tag_dialogue
 from tertulia.corpus.rooms.talks import dialogues_of
-from tertulia.corpus.rooms.turns import Extracted
+from tertulia.corpus.rooms.turns import Extracted, nicks_of
 from tertulia.corpus.shards import write_parquet
 
 Untangle = Callable[[Log, Collection[str]], Extracted]
@@ -40,6 +41,8 @@ class RoomsConfig(LoweRules):
     """Pull dialogues of two out by the rules of the Ubuntu corpus, or whole conversations by a learned model."""
     model: Path | None = None
     """Folder of a trained disentangler, for `learned`."""
+    tags: bool = False
+    """Put `__url__`, `__path__` and `__user__` in the place of addresses, files and nicks, as the Ubuntu papers do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,9 @@ def _dialogues(config: RoomsConfig, untangle: Untangle, passed: _Passed, progres
         passed.dropped += found.dropped
         passed.logs += 1
         passed.lines += len(log.lines)
-        for dialogue in found.dialogues:
+        nicks = nicks_of(log.lines) | seen_before
+        for plain in found.dialogues:
+            dialogue = tag_dialogue(plain, nicks) if config.tags else plain
             passed.tally.add(dialogue)
             yield dialogue
         progress.advance()
