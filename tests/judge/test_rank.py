@@ -1,15 +1,16 @@
 import math
 from collections.abc import Sequence
+from itertools import combinations
 
 import pytest
 from scipy import stats
 
 from tertulia import sample
 from tertulia.core.dialogue import Dialogue, Persona, Turn
-from tertulia.core.errors import BotError, DataError, UnknownName
+from tertulia.core.errors import BotError, DataError, UnknownName, UsageError
 from tertulia.core.reply import Ask, Provenance, Reply
 from tertulia.core.text import squash
-from tertulia.judge.rank import RankConfig, judge_rank, rank_tasks
+from tertulia.judge.rank import RankConfig, Setting, difference, judge_rank, rank_tasks, settings_of
 
 TALKS = sample.dialogues("valid")
 CONFIG = RankConfig(candidates=10)
@@ -171,7 +172,9 @@ def test_bots_that_cannot_rank_say_so() -> None:
 def test_unknown_metrics_are_known_before_the_work() -> None:
     scorer = Scorer(lambda ask, text: 0.0)
     with pytest.raises(UnknownName, match="hits@1"):
-        judge_rank(scorer, rank_tasks(TALKS, CONFIG), RankConfig(candidates=10, metrics=("hits@3",)))
+        judge_rank(scorer, rank_tasks(TALKS, CONFIG), RankConfig(candidates=10, metrics=("hit@3",)))
+    with pytest.raises(UsageError, match="1in11 cannot be told of replies among 10"):
+        judge_rank(scorer, rank_tasks(TALKS, CONFIG), RankConfig(candidates=10, metrics=("1in11",)))
     assert scorer.asked == []
 
 
@@ -179,3 +182,122 @@ def test_as_json() -> None:
     result = judge_rank(truth_teller(TALKS), rank_tasks(TALKS, CONFIG), CONFIG)
     assert result.as_json()["bot"] == "scorer"
     assert result.as_json()["mrr"]["value"] == 1.0
+    assert (result.as_json()["persona"], result.as_json()["wording"]) == ("own", "original")
+    assert list(result.as_json()["by_length"]) == ["1", "2", "3-4", "5-8", "9-16"]
+
+
+def loudest() -> Scorer:
+    """Likes long replies: right now and then, and hardly ever tied."""
+    return Scorer(lambda ask, text: len(text) + len(text.split()) / 100)
+
+
+def test_every_measure_against_a_naive_count() -> None:
+    names = ("hits@1", "hits@3", "recall@2", "hits@7", "mrr", "1in2", "recall@2in5")
+    config = RankConfig(candidates=10, metrics=names)
+    tasks = rank_tasks(TALKS, config)
+    result = judge_rank(loudest(), tasks, config)
+    expected = dict.fromkeys(names, 0.0)
+    for task, rank in zip(tasks, result.ranks, strict=True):
+        mine = len(task.candidates[task.truth]) + len(task.candidates[task.truth].split()) / 100
+        others = [len(c) + len(c.split()) / 100 for i, c in enumerate(task.candidates) if i != task.truth]
+        assert sum(o > mine for o in others) < rank <= 1 + sum(o >= mine for o in others)
+        better = [True] * (rank - 1) + [False] * (10 - rank)
+        for name in ("hits@1", "hits@3", "recall@2", "hits@7"):
+            expected[name] += rank <= int(name.partition("@")[2])
+        expected["mrr"] += 1 / rank
+        expected["1in2"] += sum(not b for b in better) / 9
+        fives = list(combinations(better, 4))
+        expected["recall@2in5"] += sum(sum(four) < 2 for four in fives) / len(fives)
+    for name in names:
+        assert result.figures[name].value == pytest.approx(expected[name] / len(tasks)), name
+        assert result.figures[name].low < result.figures[name].value < result.figures[name].high
+
+
+def test_the_parts_by_length_make_the_whole() -> None:
+    result = judge_rank(loudest(), rank_tasks(TALKS, CONFIG), CONFIG)
+    parts = [figures["hits@1"] for figures in result.by_length.values()]
+    assert sum(part.n for part in parts) == result.figures["hits@1"].n
+    mean = sum(part.value * part.n for part in parts) / sum(part.n for part in parts)
+    assert mean == pytest.approx(result.figures["hits@1"].value)
+    assert result.by_length["1"]["hits@1"].n == len(TALKS)
+    assert all(part.low < part.high for part in parts)
+
+
+def test_a_figure_does_not_depend_on_what_else_is_counted() -> None:
+    """All figures come from the same draws of dialogues: alone or together, they are the same."""
+    tasks = rank_tasks(TALKS, CONFIG)
+    alone = judge_rank(loudest(), tasks, RankConfig(candidates=10, metrics=("mrr",))).figures["mrr"]
+    both = judge_rank(loudest(), tasks, CONFIG).figures["mrr"]
+    assert (alone.value, alone.low, alone.high) == pytest.approx((both.value, both.low, both.high))
+
+
+def test_the_difference_between_a_bot_and_itself_is_nothing() -> None:
+    tasks = rank_tasks(TALKS, CONFIG)
+    one, again = (judge_rank(Scorer(lambda ask, text: 0.0), tasks, CONFIG) for _ in range(2))
+    for figure in difference(one, again, tasks, CONFIG).figures.values():
+        assert (figure.value, figure.low, figure.high, figure.n) == (0, 0, 0, len(tasks))
+
+
+def test_the_difference_is_that_of_the_means_and_surer() -> None:
+    tasks = rank_tasks(TALKS, CONFIG)
+    best, other = judge_rank(truth_teller(TALKS), tasks, CONFIG), judge_rank(loudest(), tasks, CONFIG)
+    found = difference(best, other, tasks, CONFIG)
+    assert (found.bot, found.than, found.setting) == ("scorer", "scorer", Setting("own"))
+    ahead, theirs = found.figures["hits@1"], other.figures["hits@1"]
+    assert ahead.value == pytest.approx(1 - theirs.value)
+    assert (ahead.low, ahead.high) == pytest.approx((1 - theirs.high, 1 - theirs.low))
+    assert difference(other, best, tasks, CONFIG).figures["hits@1"].value == pytest.approx(-ahead.value)
+
+
+def dressed(own: Persona | None, their: Persona | None) -> list[Dialogue]:
+    personas = {name: p for name, p in (("b", own), ("a", their)) if p}
+    return [Dialogue(f"d{i}", (Turn("a", "hi"), Turn("b", f"reply {i}")), personas) for i in range(30)]
+
+
+def test_settings_show_what_they_say() -> None:
+    own, their = Persona(("I sail.",), ("Boats are mine.",)), Persona(("I cook.",), ("Pots are mine.",))
+    tasks = rank_tasks(dressed(own, their), CONFIG)
+    seen = {}
+    for whose in ("none", "own", "their", "both"):
+        for wording in ("original", "revised"):
+            scorer = Scorer(lambda ask, text: 0.0)
+            judge_rank(scorer, tasks, CONFIG, setting=Setting(whose, wording))
+            personas = scorer.asked[0].dialogue.personas
+            seen[whose, wording] = {name: p.sentences for name, p in personas.items()}
+    original, revised = {"b": ("I sail.",), "a": ("I cook.",)}, {"b": ("Boats are mine.",), "a": ("Pots are mine.",)}
+    for wording, all_of in (("original", original), ("revised", revised)):
+        assert seen["none", wording] == {}
+        assert seen["own", wording] == {"b": all_of["b"]}
+        assert seen["their", wording] == {"a": all_of["a"]}
+        assert seen["both", wording] == all_of
+
+
+def test_a_setting_is_judged_on_the_replies_that_have_it() -> None:
+    half = dressed(Persona(("I sail.",)), None) + [
+        Dialogue(f"e{i}", (Turn("a", "hi"), Turn("b", f"answer {i}"))) for i in range(20)
+    ]
+    tasks = rank_tasks(half, CONFIG)
+    counts = {}
+    for setting in (Setting(), Setting("own"), Setting("own", "revised"), Setting("their"), Setting("both")):
+        scorer = Scorer(lambda ask, text: 0.0)
+        figure = judge_rank(scorer, tasks, CONFIG, setting=setting).figures["hits@1"]
+        counts[str(setting)] = figure.n
+        assert len(scorer.asked) == figure.n
+        assert math.isnan(figure.value) == (figure.n == 0)
+    assert counts == {"none": 50, "own, original": 30, "own, revised": 0, "their, original": 0, "both, original": 0}
+
+
+def test_which_settings_there_are() -> None:
+    with_personas, without = rank_tasks(TALKS, CONFIG), rank_tasks(small(30), CONFIG)
+    assert settings_of(RankConfig(), with_personas) == [Setting("own", "original")]
+    assert settings_of(RankConfig(), without) == [Setting("none")]
+    assert settings_of(RankConfig(persona="own"), without) == [Setting("own")]  # type: ignore[arg-type]
+    grid = RankConfig(persona=("none", "own", "both"), wording=("original", "revised"))
+    assert [str(s) for s in settings_of(grid, without)] == [
+        "none",
+        "own, original",
+        "own, revised",
+        "both, original",
+        "both, revised",
+    ]
+    assert settings_of(RankConfig(wording=("revised",)), with_personas) == [Setting("own", "revised")]

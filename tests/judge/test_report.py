@@ -6,8 +6,8 @@ import pytest
 
 from tertulia.core.dialogue import Dialogue, Turn
 from tertulia.core.estimate import Estimate
-from tertulia.metrics.plots import estimate_plot, funnel_plot
 from tertulia.judge.report import Section, code, conversation, figure, paragraph, table, write_report
+from tertulia.metrics.plots import estimate_plot, funnel_plot
 
 EVIL = "<script>alert('x')</script>\"&<img src=http://evil.example onerror=boo>"
 

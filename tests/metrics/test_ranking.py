@@ -6,7 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tertulia.metrics.ranking import hits_at, hits_at_1, hits_at_2, hits_at_5, ranks_of_truth, reciprocal_rank
+from tertulia.core.errors import UnknownName
+from tertulia.metrics.ranking import (
+    hits_among,
+    hits_at,
+    hits_at_1,
+    hits_at_2,
+    hits_at_5,
+    measure_named,
+    ranks_of_truth,
+    reciprocal_rank,
+)
 from tertulia.metrics.table import METRICS
 
 rows = st.integers(2, 8).flatmap(
@@ -103,3 +113,51 @@ def test_the_table_names_the_right_functions() -> None:
         "hits@5": 0.75,
         "mrr": pytest.approx((1 + 1 / 2 + 1 / 5 + 1 / 6) / 4),
     }
+
+
+@pytest.mark.parametrize(("k", "of"), [(1, 2), (1, 10), (2, 10), (5, 10), (3, 3), (12, 10)])
+def test_hits_among_fewer_against_scipy(k: int, of: int) -> None:
+    source = np.random.default_rng(0)
+    sizes = source.integers(10, 30, 200)
+    ranks = np.array([source.integers(1, size + 1) for size in sizes])
+    expected = stats.hypergeom.cdf(k - 1, sizes - 1, ranks - 1, of - 1)
+    assert hits_among(ranks, sizes, k, of) == pytest.approx(expected)
+
+
+def test_hits_among_as_many_as_there_are_is_hits() -> None:
+    ranks = np.arange(1, 11)
+    assert hits_among(ranks, np.full(10, 10), 3, 10).tolist() == hits_at(ranks, 3).tolist()
+    assert hits_among(np.empty(0, dtype=int), np.empty(0, dtype=int), 1, 2).tolist() == []
+
+
+def test_hits_among_fewer_is_what_drawing_fewer_would_give() -> None:
+    source = np.random.default_rng(1)
+    scores = source.normal(size=(4000, 20)) + np.eye(20)[0] * 1.5
+    few = np.concatenate([scores[:, :1], scores[:, 1:5]], axis=1)
+    drawn = hits_at(ranks_of_truth(few.tolist(), [0] * 4000), 2)
+    told = hits_among(ranks_of_truth(scores.tolist(), [0] * 4000), np.full(4000, 20), 2, 5)
+    assert told.mean() == pytest.approx(drawn.mean(), abs=4 * drawn.std() / math.sqrt(4000))
+    assert told.std() < drawn.std()
+
+
+def test_measures_go_by_name() -> None:
+    ranks, sizes = np.array([1, 2, 3, 10]), np.full(4, 10)
+    values = {
+        name: measure_named(name).values(ranks, sizes).tolist() for name in ("hits@3", "recall@2", "hits@1", "mrr")
+    }
+    assert values == {
+        "hits@3": [1, 1, 1, 0],
+        "recall@2": [1, 1, 0, 0],
+        "hits@1": [1, 0, 0, 0],
+        "mrr": [1, 1 / 2, pytest.approx(1 / 3), 1 / 10],
+    }
+    assert measure_named("1in2").values(ranks, sizes) == pytest.approx([1, 8 / 9, 7 / 9, 0])
+    assert (
+        measure_named("1in2").values(ranks, sizes).tolist() == measure_named("hits@1in2").values(ranks, sizes).tolist()
+    )
+
+
+@pytest.mark.parametrize("name", ["hits@0", "hit@1", "1in1", "hits", "recall@2in", "hits@-1", "2in10", ""])
+def test_names_that_are_no_measure(name: str) -> None:
+    with pytest.raises(UnknownName, match="no metric called"):
+        measure_named(name)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tertulia.metrics.significance import bootstrap_mean
+from tertulia.metrics.significance import bootstrap_difference, bootstrap_differences, bootstrap_mean, bootstrap_means
 
 
 def width(estimate) -> float:  # type: ignore[no-untyped-def]
@@ -101,3 +101,52 @@ def test_large_samples_need_little_memory() -> None:
     tracemalloc.stop()
     assert found.low < 0.5 < found.high
     assert peak < 100e6
+
+
+def test_columns_together_are_as_they_are_alone() -> None:
+    source = np.random.default_rng(2)
+    columns, groups = source.random((90, 3)), [f"d{i // 6}" for i in range(90)]
+    together = bootstrap_means(columns, groups, seed=8)
+    for i, found in enumerate(together):
+        alone = bootstrap_mean(columns[:, i], groups, seed=8)
+        assert (found.value, found.low, found.high) == pytest.approx((alone.value, alone.low, alone.high))
+        assert found.n == alone.n == 90
+
+
+def test_a_column_counts_what_belongs_to_it() -> None:
+    columns = np.array([[1.0, 9.0], [0.0, 1.0], [1.0, 0.0], [0.0, 9.0]])
+    counted = np.array([[True, False], [True, True], [True, True], [True, False]])
+    first, second = bootstrap_means(columns, ["a", "a", "b", "c"], counted=counted)
+    assert (first.value, first.n) == (0.5, 4)
+    assert (second.value, second.low, second.high, second.n) == (0.5, 0.0, 1.0, 2)
+    empty = bootstrap_means(columns, ["a", "a", "b", "c"], counted=np.zeros((4, 2), dtype=bool))[0]
+    assert empty.n == 0
+    assert math.isnan(empty.value)
+    assert math.isnan(empty.low)
+
+
+def test_a_value_that_is_nan_makes_the_mean_nan() -> None:
+    assert math.isnan(bootstrap_mean(np.array([1.0, math.nan])).value)
+
+
+def test_a_difference_of_pairs_is_surer_than_its_parts() -> None:
+    source = np.random.default_rng(4)
+    ease = source.normal(size=200)
+    one, other = ease + 0.3 + 0.1 * source.normal(size=200), ease + 0.1 * source.normal(size=200)
+    found = bootstrap_difference(one, other)
+    assert found.value == pytest.approx(one.mean() - other.mean())
+    assert found.low < 0.3 < found.high
+    assert width(found) < width(bootstrap_mean(one)) / 3
+    theirs = stats.bootstrap((one - other,), np.mean, method="percentile", rng=source).confidence_interval
+    assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high), abs=0.005)
+
+
+def test_the_difference_of_the_same_is_nothing() -> None:
+    values = np.random.default_rng(0).random(40)
+    found = bootstrap_difference(values, values, [i // 4 for i in range(40)])
+    assert (found.value, found.low, found.high, found.n) == (0, 0, 0, 40)
+
+
+def test_differences_need_pairs() -> None:
+    with pytest.raises(ValueError, match="3 and 2 values are no pairs"):
+        bootstrap_differences(np.zeros((3, 1)), np.zeros((2, 1)))

@@ -53,14 +53,15 @@ def _print(outcome: ProfileOutcome, settings: ProfileConfig) -> None:
         [(count, *(_cell(outcome, cell._replace(utterances=count)) for cell in columns)) for count in counts],
         title="Error by the number of utterances, own profile (table 14)",
     )
-    fewer = f" (the set has no more than that beside its like; {settings.candidates} were asked for)"
+    few = outcome.candidates < settings.candidates
+    fewer = f" ({settings.candidates} were asked for, the set has no more that differ)" if few else ""
     out.print(
-        f"{outcome.dialogues} dialogues; the true profile among {outcome.candidates} of {outcome.profiles}"
-        f"{fewer if outcome.candidates < settings.candidates else ''}, {settings.wording} wording, seed {settings.seed};"
-        f" chance error {outcome.chance:.3f}; 95 % intervals by bootstrap over dialogues.",
+        f"{outcome.dialogues} dialogues; the true profile among {outcome.candidates}{fewer}, {settings.wording} wording, "
+        f"seed {settings.seed}; chance error {outcome.chance:.3f}; 95 % intervals by bootstrap over dialogues.",
         markup=False,
     )
-    out.print(f"The paper, people's own profiles among 101: {PAPER['told']}.", markup=False)
+    told = "; ".join(f"{name} {figure}" for name, figure in PAPER.items())
+    out.print(f"The paper, people's own profiles among 101: {told}.", markup=False)
 
 
 def _cell(outcome: ProfileOutcome, cell: Cell) -> str:

@@ -50,7 +50,7 @@ def _ranking(outcome: DemoOutcome) -> Section:
     config, results = outcome.rank_config, outcome.ranking
     rows = [(name, *(str(r.figures[m]) for m in config.metrics)) for name, r in results.items()]
     first = {name: r.figures["hits@1"] for name, r in results.items()}
-    k = config.candidates
+    k, setting = config.candidates, next(iter(results.values())).setting
     return Section(
         "Choosing the next reply",
         (
@@ -66,7 +66,7 @@ def _ranking(outcome: DemoOutcome) -> Section:
             ),
             table(("bot", *config.metrics), rows),
             paragraph(
-                f"Intervals: 95 %, bootstrap over dialogues. Seed {config.seed}; persona: {config.persona}.", quiet=True
+                f"Intervals: 95 %, bootstrap over dialogues. Seed {config.seed}; persona: {setting}.", quiet=True
             ),
         ),
     )

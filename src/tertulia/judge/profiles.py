@@ -34,7 +34,6 @@ PAPER: dict[str, Json] = {
     "sentence": 0.173,
     "1 utterance": 0.76,
     "8 utterances": 0.17,
-    "told": ".057 at profile level, .173 at sentence level; .76 from 1 utterance, .17 from 8",
 }
 """What Zhang et al. 2018 found for people's own profiles (tables 13 and 14)."""
 

@@ -3,7 +3,8 @@
 A `Trainee` says what a batch is, how wrong the module is about one, and how good it is on data it does not learn from;
 the loop owns the rest: optimizer and schedule, accumulation, clipping, validation, early stopping, the record, and a
 state on disk from which an interrupted run goes on exactly as if it had not been. Batches of an epoch depend on the
-seed and the epoch alone, so the place in the data is two numbers.
+seed and the epoch alone, so the place in the data is two numbers. Several processes share the batches of an update; the
+gradient is the mean over all that an update saw, however it was cut into batches and spread over processes.
 """
 
 import json
@@ -11,9 +12,8 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from pydantic import Field
@@ -23,6 +23,7 @@ from tertulia.core.config import Config
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError
 from tertulia.core.progress import Progress
+from tertulia.train.peers import Peers
 from tertulia.train.record import Record
 
 STATE = "state.pt"
@@ -90,11 +91,21 @@ class Trainee(Protocol):
         ...
 
 
-class Wants(Protocol):
-    """A trainee may choose its own groups of parameters."""
+@runtime_checkable
+class HasGroups(Protocol):
+    """A trainee that chooses its own groups of parameters."""
 
-    def groups(self, rate: float) -> list[dict[str, Any]]:
+    def groups(self, rate: float, /) -> list[dict[str, Any]]:
         """Groups as torch.optim takes them; each has its `lr`."""
+        ...
+
+
+@runtime_checkable
+class HasPhases(Protocol):
+    """A trainee that changes as it learns (annealing, say)."""
+
+    def begin(self, step: int, /) -> None:
+        """An update is about to be made; the first is 0."""
         ...
 
 
@@ -126,6 +137,8 @@ class Outcome:
     """Why it ended."""
     figures: Mapping[str, float] = field(default_factory=dict)
     """The validation figures of the best weights."""
+    first: bool = True
+    """Whether this process is the one that writes the results."""
 
     def as_json(self) -> dict[str, Json]:
         """For the manifest."""
@@ -151,17 +164,18 @@ class _Loop:
     def __init__(self, trainee: Trainee, config: LoopConfig, folder: Path, progress: Progress, same: str) -> None:
         self.trainee, self.config, self.folder, self.progress, self.same = trainee, config, folder, progress, same
         torch.manual_seed(config.seed)
-        self.place = _Place()
+        self.place, self.peers = _Place(), Peers()
         self.optimizer = _optimizer(trainee, config)
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
-        self.per_epoch = max(1, len(trainee.batches(0)) // config.accumulate)
+        self.together = config.accumulate * self.peers.size
+        self.per_epoch = max(1, len(trainee.batches(0)) // self.together)
         self.total = min(config.max_steps or 10**12, config.epochs * self.per_epoch)
         self.every = config.validate_every or self.per_epoch
         self.record = Record(folder)
         self.figures: dict[str, float] = {}
         if (folder / STATE).is_file():
             self._take_up()
-        else:
+        elif self.peers.first:
             self.record.clear()
         self.began, self.cpu_began = time.perf_counter() - self.place.seconds, time.process_time() - self.place.cpu
         self.kept = time.perf_counter()
@@ -181,45 +195,57 @@ class _Loop:
                     self._keep()
             else:
                 self.place.epoch, self.place.batch = self.place.epoch + 1, 0
+        self.peers.share(None)  # so that nobody reads before the first process has written
         best = torch.load(self.folder / BEST, weights_only=True)
         self.trainee.module.load_state_dict(best["module"])
         place = self.place
-        return Outcome(place.step, place.best_step, place.seconds, place.cpu, place.ended, best["figures"])
+        return Outcome(
+            place.step, place.best_step, place.seconds, place.cpu, place.ended, best["figures"], self.peers.first
+        )
 
     def _updates(self) -> Iterator[list[Any]]:
         """What is left of the epoch's batches, so many to an update; a last part of an update is left out."""
-        rest = islice(self.trainee.batches(self.place.epoch), self.place.batch, None)
-        while len(update := list(islice(rest, self.config.accumulate))) == self.config.accumulate:
-            yield update
+        batches = self.trainee.batches(self.place.epoch)
+        for start in range(self.place.batch, len(batches) - self.together + 1, self.together):
+            yield [batches[place] for place in range(start + self.peers.rank, start + self.together, self.peers.size)]
 
     def _update(self, batches: list[Any]) -> None:
         place, config, module = self.place, self.config, self.trainee.module
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = rate * schedule(config, place.step, self.total)
+        if isinstance(self.trainee, HasPhases):
+            self.trainee.begin(place.step)
+        if self.peers.size > 1:  # every process draws its own, and the same after an interruption
+            torch.manual_seed((config.seed * 1_000_003 + place.step) * self.peers.size + self.peers.rank)
         module.train()
         self.optimizer.zero_grad(set_to_none=True)
-        losses = []
+        total, count = 0.0, 0
         for batch in batches:
             loss = self.trainee.loss(batch)
-            (loss.value / len(batches)).backward()  # type: ignore[no-untyped-call]
-            losses.append((float(loss.value.detach()), loss.count))
-        norm = nn.utils.clip_grad_norm_([p for p in module.parameters() if p.requires_grad], config.clip)
-        mean = sum(value for value, _ in losses) / len(losses)
-        if not (math.isfinite(mean) and math.isfinite(float(norm))):
+            (loss.value * loss.count).backward()  # type: ignore[no-untyped-call]
+            total, count = total + float(loss.value.detach()) * loss.count, count + loss.count
+        learning = [p for p in module.parameters() if p.requires_grad]
+        seen = self.peers.sum_gradients(learning, count)
+        for parameter in learning:
+            if parameter.grad is not None:
+                parameter.grad /= seen
+        norm = float(nn.utils.clip_grad_norm_(learning, config.clip))
+        mean = total / max(1, count)
+        if not (math.isfinite(mean) and math.isfinite(norm)):
             raise DataError(
-                f"The loss at update {place.step + 1} is {mean}, its gradient {float(norm)}.",
+                f"The loss at update {place.step + 1} is {mean}, its gradient {norm}.",
                 hint="Lower the learning rate (rate), or give it a longer warm-up.",
             )
         self.optimizer.step()
-        place.step, place.batch = place.step + 1, place.batch + len(batches)
+        place.step, place.batch = place.step + 1, place.batch + self.together
         self._time()
-        self.record.step(place.step, loss=mean, count=sum(count for _, count in losses), seconds=place.seconds)
+        self.record.step(place.step, loss=mean, count=count, seconds=place.seconds)
 
     def _validate(self) -> None:
         place, trainee = self.place, self.trainee
         trainee.module.eval()
         with torch.no_grad():
-            figures = dict(trainee.validate())
+            figures = self.peers.share(dict(trainee.validate()) if self.peers.first else None)
         self._time()
         name = trainee.goal.removeprefix("-")
         value = -figures[name] if trainee.goal.startswith("-") else figures[name]
@@ -227,7 +253,8 @@ class _Loop:
         self.progress.note(", ".join(f"{key} {figure:.4g}" for key, figure in figures.items()))
         if value > place.best:
             place.best, place.best_step, place.stale = value, place.step, 0
-            _write({"module": trainee.module.state_dict(), "figures": figures}, self.folder / BEST)
+            if self.peers.first:
+                _write({"module": trainee.module.state_dict(), "figures": figures}, self.folder / BEST)
         else:
             place.stale += 1
         if place.step >= self.total:
@@ -242,6 +269,9 @@ class _Loop:
 
     def _keep(self) -> None:
         self._time()
+        self.kept = time.perf_counter()
+        if not self.peers.first:
+            return
         self.record.flush()
         state = {
             "same": self.same,
@@ -252,7 +282,6 @@ class _Loop:
             "losses": self.record.unwritten,
         }
         _write(state, self.folder / STATE)
-        self.kept = time.perf_counter()
 
     def _take_up(self) -> None:
         state = torch.load(self.folder / STATE, weights_only=True)
@@ -284,9 +313,10 @@ def schedule(config: LoopConfig, step: int, total: int) -> float:
 
 
 def _optimizer(trainee: Trainee, config: LoopConfig) -> torch.optim.Optimizer:
-    groups = getattr(trainee, "groups", None)
     wanted = [p for p in trainee.module.parameters() if p.requires_grad]
-    params = groups(config.rate) if groups else [{"params": wanted, "lr": config.rate}]
+    params = [{"params": wanted, "lr": config.rate}]
+    if isinstance(trainee, HasGroups):
+        params = trainee.groups(config.rate)
     if config.optimizer == "adafactor":
         return torch.optim.Adafactor(params, lr=config.rate, weight_decay=config.weight_decay)
     return torch.optim.AdamW(params, lr=config.rate, weight_decay=config.weight_decay)

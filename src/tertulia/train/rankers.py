@@ -7,7 +7,7 @@ with the model, its record, and the training utterances as a pool of replies, en
 import hashlib
 import json
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -27,6 +27,7 @@ from tertulia.models.checkpoint import count_parameters, seal
 from tertulia.models.huggingface import use_threads
 from tertulia.models.ranker import Game, Pair, Query, Ranker, TrainableRanker
 from tertulia.talk.pool import ReplyPool
+from tertulia.train.data import some
 from tertulia.train.loop import LoopConfig, Loss, Outcome, fit
 from tertulia.train.recipe import RecipeConfig
 from tertulia.train.record import PICTURE, RECORD, draw_record
@@ -124,13 +125,14 @@ def train_ranker(
     model.eval()
     more = finish(model, data.pairs, data.tasks, progress) if finish else {}
     training = _training(outcome, model, data) | dict(more)
-    _leave(model, name, config, data, training, progress)
+    if outcome.first:
+        _leave(model, name, config, data, training, progress)
     return TrainedRanker(config.out, training)
 
 
 def read_data(config: RankerConfig) -> Data:
     """The pairs to learn from and the tasks to validate with."""
-    dialogues = _some(load_dialogues(config.data, split=config.split), config.max_dialogues, config.seed)
+    dialogues = some(load_dialogues(config.data, split=config.split), config.max_dialogues, config.seed)
     pairs = list(pairs_of(dialogues, config))
     if len(pairs) < config.batch:
         raise DataError(
@@ -138,17 +140,9 @@ def read_data(config: RankerConfig) -> Data:
             f" {config.batch}.",
             hint="Give more dialogues, or a smaller batch.",
         )
-    valid = _some(load_dialogues(config.data, split=config.valid_split), config.valid_dialogues, config.seed)
+    valid = some(load_dialogues(config.data, split=config.valid_split), config.valid_dialogues, config.seed)
     tasks = rank_tasks(valid, candidates=config.candidates, speaker=config.valid_speaker, seed=config.seed)
     return Data(pairs, tasks, dialogues)
-
-
-def _some(dialogues: Iterable[Dialogue], count: int | None, seed: int) -> list[Dialogue]:
-    """So many of them, drawn by the seed, in their order."""
-    found = list(dialogues)
-    if count is None or count >= len(found):
-        return found
-    return [found[place] for place in sorted(random.Random(seed).sample(range(len(found)), count))]
 
 
 def pairs_of(dialogues: Sequence[Dialogue], config: RankerConfig) -> Iterator[Pair]:

@@ -60,6 +60,10 @@ class Pool:
                     self._idle.append(worker)
                     yield _result(kind, value)
 
+    def renew(self) -> None:
+        """End the workers that wait; nobody is at work between two calls of `map`."""
+        self.close()
+
     def close(self) -> None:
         """End the workers."""
         for worker in self._all:

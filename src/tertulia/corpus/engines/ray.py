@@ -44,6 +44,9 @@ class RayEngine:
             cause = error.cause
             raise cause if isinstance(cause, TertuliaError) else error from None
 
+    def renew(self) -> None:
+        """Ray looks after its workers itself."""
+
     def close(self) -> None:
         """Leave the cluster, if it was entered here."""
         if self._mine:

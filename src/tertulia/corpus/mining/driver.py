@@ -29,6 +29,8 @@ from tertulia.corpus.trees import Funnel
 
 WORK = "_work"
 SUBWORDS = "subwords.model"
+_LARGE = 1 << 30
+"""Bytes of input above which starting workers anew after reading costs less than the memory they hold on to."""
 _RANGE_BYTES = 256 << 20
 """Bytes of input for each range of text hashes: some 20 MB of hashes at a time."""
 
@@ -85,6 +87,8 @@ def run(plan: Plan, engine: Engine, progress: Progress, *, strict: bool = False)
     parts, problems = _scatter(plan, engine, progress, strict)
     counter = _subwords(plan, parts, progress)
     repeated = _repeats(plan, parts, engine, progress)
+    if plan.weight > _LARGE:
+        engine.renew()
     funnel, whole = _harvest(plan, parts, repeated, engine, progress)
     return Yield(funnel, problems, counter.vocabulary, whole)
 

@@ -1,0 +1,250 @@
+"""How every model that writes is trained: talks out of dialogues, batches by token count, perplexity to stop by.
+
+A dialogue is learned from as each of its speakers in turn: the same words, seen from the other side, with the other
+persona. All turns are predicted, also the partner's, which costs nothing extra in models that read a dialogue as one
+stream; perplexity counts the turns of the one the model speaks for, per word whatever the tokens.
+"""
+
+import hashlib
+import json
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import torch
+from pydantic import Field
+from torch import nn
+
+from tertulia.core.config import save
+from tertulia.core.dialogue import Dialogue, Json
+from tertulia.core.errors import DataError
+from tertulia.core.progress import Progress
+from tertulia.corpus.load import load_dialogues
+from tertulia.models.checkpoint import count_parameters, seal
+from tertulia.models.generator import Generator, Scored, Talk, counted
+from tertulia.models.huggingface import use_threads
+from tertulia.models.tokenizer import Kind, Tokenizer, count_words, learn_tokenizer
+from tertulia.train.data import some
+from tertulia.train.loop import LoopConfig, Loss, Outcome, fit
+from tertulia.train.recipe import RecipeConfig
+from tertulia.train.record import PICTURE, RECORD, draw_record
+
+CONFIG = "config.toml"
+PARTIAL = "partial"
+
+
+class WriterConfig(LoopConfig, RecipeConfig):
+    """What the recipe of every model that writes has."""
+
+    split: str = "train"
+    """The split to learn from."""
+    valid_split: str = "valid"
+    """The split that decides when to stop."""
+    persona: Literal["none", "own"] = "own"
+    """Whether the model is shown the persona of the one it speaks for."""
+    learn: Scored = "all"
+    """Turns that are learned from: all, or only those of the one the model speaks for (own)."""
+    speaker: str | None = None
+    """Speak for this speaker only; for each in turn by default."""
+    valid_speaker: str | None = None
+    """Validate as this speaker only."""
+    tokenizer: Kind = "subwords"
+    """Words, or SentencePiece subwords."""
+    vocabulary: int = Field(8000, ge=20)
+    """Tokens to learn from the training text, at most."""
+    tokens: int = Field(3000, ge=32)
+    """Tokens to a batch, padding included: long dialogues come fewer at a time."""
+    valid_dialogues: int | None = Field(None, ge=1)
+    """Validate on so many dialogues, drawn by the seed; on all by default."""
+    max_dialogues: int | None = Field(None, ge=1)
+    """Learn from so many dialogues only, drawn by the seed."""
+    threads: int = Field(1, ge=1)
+    """Threads to compute with; on a busy machine one is fastest."""
+
+
+class Data(NamedTuple):
+    """What a model learns from."""
+
+    talks: list[Talk]
+    valid: list[Talk]
+    tokenizer: Tokenizer
+    dialogues: int
+
+
+Build = Callable[[Tokenizer], nn.Module]
+"""Makes the untrained model, a `Generator`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedWriter:
+    """What came of it."""
+
+    folder: Path
+    record: Mapping[str, Json]
+
+    def figures(self) -> Mapping[str, Json]:
+        """What was measured, and what it took."""
+        return self.record
+
+
+def train_writer(
+    config: WriterConfig,
+    progress: Progress,
+    *,
+    name: str,
+    build: Build,
+    trainee: "type[WriterTrainee] | None" = None,
+) -> TrainedWriter:
+    """Train a model that writes and leave it in `config.out`, a bot of that name."""
+    use_threads(config.threads)
+    progress.step("Reading dialogues")
+    data = read_data(config)
+    torch.manual_seed(config.seed)
+    model = build(data.tokenizer)
+    learner = (trainee or WriterTrainee)(model, data, config)
+    same = _same(name, config, data.talks)
+    outcome = fit(learner, config, config.out / PARTIAL, progress, resume=config.resume, same=same)
+    model.eval()
+    training = _training(outcome, model, data)
+    if outcome.first:
+        _leave(model, name, config, data, training)
+    return TrainedWriter(config.out, training)
+
+
+def read_data(config: WriterConfig) -> Data:
+    """Talks to learn from and to validate with, and the tokens of the former."""
+    dialogues = some(load_dialogues(config.data, split=config.split), config.max_dialogues, config.seed)
+    talks = [talk for dialogue in dialogues for talk in talks_of(dialogue, config.persona, config.speaker)]
+    valid = some(load_dialogues(config.data, split=config.valid_split), config.valid_dialogues, config.seed)
+    judged = [talk for dialogue in valid for talk in talks_of(dialogue, config.persona, config.valid_speaker)]
+    for split, found in ((config.split, talks), (config.valid_split, judged)):
+        if not found:
+            raise DataError(
+                f"The split {split!r} of {config.data} has no dialogue with a turn of the speaker asked for.",
+                hint="Check split, speaker and data in the recipe.",
+            )
+    tokenizer = learn_tokenizer(config.tokenizer, _texts(dialogues, config), size=config.vocabulary)
+    return Data(talks, judged, tokenizer, len(dialogues))
+
+
+def talks_of(dialogue: Dialogue, persona: Literal["none", "own"], speaker: str | None = None) -> Iterator[Talk]:
+    """The dialogue as each of its speakers sees it, or as one of them does."""
+    turns = tuple(turn.text for turn in dialogue.turns)
+    for me in dialogue.speakers:
+        if speaker is None or me == speaker:
+            known = dialogue.persona_of(me) if persona == "own" else None
+            own = tuple(turn.speaker == me for turn in dialogue.turns)
+            yield Talk(turns, own, known.sentences if known else ())
+
+
+def _texts(dialogues: Iterable[Dialogue], config: WriterConfig) -> Iterator[str]:
+    for dialogue in dialogues:
+        yield from (turn.text for turn in dialogue.turns)
+        if config.persona == "own":
+            yield from (sentence for persona in dialogue.personas.values() for sentence in persona.sentences)
+
+
+class WriterTrainee:
+    """A model that writes, as the loop sees it."""
+
+    goal = "-perplexity"
+
+    def __init__(self, model: nn.Module, data: Data, config: WriterConfig) -> None:
+        self.module, self.data, self.config = model, data, config
+        assert isinstance(model, Generator)
+        self.model: Generator = model
+        self._sizes = [talk_size(talk, data.tokenizer) for talk in data.talks]
+
+    def batches(self, epoch: int) -> Sequence[list[Talk]]:
+        """Talks of like length together, batches in a random order."""
+        rng = random.Random(f"{self.config.seed} {epoch}")
+        places = batches_of(self._sizes, self.config.tokens, rng)
+        return [[self.data.talks[place] for place in batch] for batch in places]
+
+    def loss(self, batch: list[Talk]) -> Loss:
+        """Mean over the tokens of the turns that count."""
+        found = self.model.nll(batch, scored=self.config.learn)
+        count = int(found.tokens.sum())
+        return Loss(found.total.sum() / max(1, count), count)
+
+    def validate(self) -> Mapping[str, float]:
+        """Perplexity of the turns of the one the model speaks for, per word and per token."""
+        return perplexity(self.model, self.data.valid, tokens=self.config.tokens)
+
+
+def talk_size(talk: Talk, tokenizer: Tokenizer) -> int:
+    """Tokens of a talk as one stream."""
+    return sum(len(tokenizer.encode(text)) + 2 for text in (*talk.persona, *talk.turns))
+
+
+def batches_of(sizes: Sequence[int], tokens: int, rng: random.Random | None) -> list[list[int]]:
+    """Places in batches of about so many tokens, padding included; neighbours in size go together.
+
+    Without a generator the batches come in the order of sizes; with one they are drawn: talks are shuffled, sorted by
+    size within stretches of some thousand, and the batches shuffled again.
+    """
+    order = list(range(len(sizes)))
+    if rng:
+        rng.shuffle(order)
+    stretch = 4000 if rng else len(order)
+    found: list[list[int]] = []
+    for start in range(0, len(order), max(1, stretch)):
+        batch: list[int] = []
+        for place in sorted(order[start : start + stretch], key=lambda i: sizes[i]):
+            if batch and sizes[place] * (len(batch) + 1) > tokens:
+                found.append(batch)
+                batch = []
+            batch.append(place)
+        found.append(batch)
+    if rng:
+        rng.shuffle(found)
+    return found
+
+
+@torch.no_grad()
+def perplexity(model: Generator, talks: Sequence[Talk], *, tokens: int = 3000) -> dict[str, float]:
+    """Of the own turns of some talks: per word (ends included) and per token; a variational model says a bound."""
+    sizes = [talk_size(talk, model.tokenizer) for talk in talks]
+    total, count = 0.0, 0
+    for batch in batches_of(sizes, tokens, None):
+        found = model.nll([talks[place] for place in batch], scored="own")
+        total, count = total + float(found.total.sum()), count + int(found.tokens.sum())
+    words = sum(
+        count_words(text)
+        for talk in talks
+        for text, counts in zip(talk.turns, counted(talk, "own"), strict=True)
+        if counts
+    )
+    return {"perplexity": math.exp(total / words), "perplexity per token": math.exp(total / count)}
+
+
+def _training(outcome: Outcome, model: nn.Module, data: Data) -> dict[str, Json]:
+    return {
+        "dialogues": data.dialogues,
+        "talks": len(data.talks),
+        "valid_talks": len(data.valid),
+        "tokens": len(data.tokenizer),
+        "parameters": count_parameters(model),
+        **outcome.as_json(),
+    }
+
+
+def _leave(model: nn.Module, name: str, config: WriterConfig, data: Data, training: Mapping[str, Json]) -> None:
+    """Write the folder, the manifest last."""
+    folder = config.out
+    files = [CONFIG, RECORD, PICTURE, *model.save(folder), data.tokenizer.save(folder)]  # type: ignore[operator]
+    save(config.model_copy(update={"resume": False}), folder / CONFIG)
+    (folder / RECORD).write_bytes((folder / PARTIAL / RECORD).read_bytes())
+    draw_record(folder, goal=WriterTrainee.goal)
+    seal(folder, bot=name, model=name, files=sorted(set(files)), training=training)
+
+
+def _same(name: str, config: WriterConfig, talks: Sequence[Talk]) -> str:
+    settings = config.model_dump(mode="json", exclude={"out", "resume", "keep_seconds", "threads", "data"})
+    digest = hashlib.sha256(json.dumps([name, settings], sort_keys=True).encode())
+    for talk in talks:
+        digest.update(repr(talk).encode())
+    return digest.hexdigest()
