@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tertulia import sample
 from tertulia.core.dialogue import Dialogue, Turn
 from tertulia.core.errors import UsageError
 from tertulia.core.estimate import Estimate
 from tertulia.corpus.load import save_dialogues
 from tertulia.judge.rank import RankConfig, RankResult, Setting
 from tertulia.judge.rank_report import write_rank_report
-from tertulia.judge.rank_run import run_rank
+from tertulia.judge.rank_run import RankOutcome, run_rank
 from tertulia.judge.rank_tables import PERSONACHAT, UBUNTU, paper_table, planned, short
 
 GRID = RankConfig(
@@ -20,8 +19,20 @@ GRID = RankConfig(
 )
 
 
-def test_all_bots_in_all_settings_on_the_same_replies() -> None:
-    outcome = run_rank(GRID)
+@pytest.fixture(scope="module")
+def outcome() -> RankOutcome:
+    return run_rank(GRID.model_copy(update={"table": "personachat"}))
+
+
+@pytest.fixture
+def few(tmp_path: Path) -> Path:
+    """A few dialogues to index."""
+    file = tmp_path / "few.jsonl"
+    save_dialogues([Dialogue(f"d{i}", (Turn("a", "hi"), Turn("b", f"reply {i}"))) for i in range(30)], file)
+    return file
+
+
+def test_all_bots_in_all_settings_on_the_same_replies(outcome: RankOutcome) -> None:
     assert [str(s) for s in outcome.settings] == ["none", "own, original", "own, revised"]
     assert [[r.bot for r in row] for row in outcome.results] == [["tfidf:sample"] * 3, ["generic"] * 3]
     assert [[r.setting for r in row] for row in outcome.results] == [list(outcome.settings)] * 2
@@ -35,24 +46,23 @@ def test_all_bots_in_all_settings_on_the_same_replies() -> None:
         assert found.figures["hits@1"].value == pytest.approx(expected)
 
 
-def test_everything_is_json() -> None:
-    told = json.loads(json.dumps(run_rank(GRID).as_json(), allow_nan=False))
+def test_everything_is_json(outcome: RankOutcome) -> None:
+    told = json.loads(json.dumps(outcome.as_json(), allow_nan=False))
     assert [row["bot"] for row in told["bots"]] == ["tfidf:sample"] * 3 + ["generic"] * 3
     assert told["bots"][2]["wording"] == "revised"
     assert told["differences"][0]["than"] == "generic"
     assert told["settings"]["limit"] == told["tasks"] == 60
+    assert told["table"]["rows"][1][:3] == ["  paper: IR", ".214", ".410"]
 
 
-def test_bots_that_differ_in_an_option_only_are_told_apart() -> None:
-    config = GRID.model_copy(update={"bots": ("tfidf", "tfidf:sample?rank_persona_weight=0"), "persona": ("own",)})
-    outcome = run_rank(config)
-    assert [row[0].bot for row in outcome.results] == ["tfidf:sample", "tfidf:sample?rank_persona_weight=0"]
+def test_bots_that_differ_in_an_option_only_are_told_apart(few: Path) -> None:
+    weightless = f"tfidf:{few}?rank_persona_weight=0"
+    outcome = run_rank(RankConfig(bots=(f"tfidf:{few}", weightless), limit=20, metrics=("mrr",)))
+    assert [row[0].bot for row in outcome.results] == [f"tfidf:{few}", weightless]
 
 
-def test_personas_that_the_data_does_not_have(tmp_path: Path) -> None:
-    file = tmp_path / "talks.jsonl"
-    save_dialogues([Dialogue(f"d{i}", (Turn("a", "hi"), Turn("b", f"reply {i}"))) for i in range(30)], file)
-    config = RankConfig(bots=("generic", "tfidf"), data=str(file), candidates=5)
+def test_personas_that_the_data_does_not_have(few: Path) -> None:
+    config = RankConfig(bots=("generic", f"tfidf:{few}"), data=str(few), candidates=5)
     assert [r.setting for r in run_rank(config).rows] == [Setting("none")] * 2
     outcome = run_rank(config.model_copy(update={"persona": ("none", "own")}))
     assert [r.figures["hits@1"].n for r in outcome.rows] == [30, 0, 30, 0]
@@ -129,8 +139,7 @@ class Page(HTMLParser):
         self.text += data
 
 
-def test_the_report(tmp_path: Path) -> None:
-    outcome = run_rank(GRID.model_copy(update={"table": "personachat"}))
+def test_the_report(outcome: RankOutcome, tmp_path: Path) -> None:
     write_rank_report(outcome, tmp_path / "inside" / "report.html")
     page = Page(tmp_path / "inside" / "report.html")
     assert page.tags.count("svg") == 1
@@ -140,4 +149,3 @@ def test_the_report(tmp_path: Path) -> None:
     one = run_rank(RankConfig(bots=("generic",), candidates=10, limit=20))
     write_rank_report(one, tmp_path / "one.html")
     assert "Differences" not in Page(tmp_path / "one.html").text
-    assert len(sample.dialogues("valid")) > 0

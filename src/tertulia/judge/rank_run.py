@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 from tertulia.core.codec import Problems
 from tertulia.core.dialogue import Json
@@ -89,7 +90,7 @@ def run_rank(config: RankConfig, progress: Progress | None = None, problems: Pro
             if first.ranks
         ),
         tasks=len(tasks),
-        chance=sum(1 / len(task.candidates) for task in tasks) / len(tasks),
+        chance=fmean(1 / len(task.candidates) for task in tasks),
         sizes=(min(len(t.candidates) for t in tasks), max(len(t.candidates) for t in tasks)),
         notes=notes,
         table=paper_table(config.table, results, notes) if config.table else None,

@@ -47,6 +47,8 @@ def bootstrap_means(
     """
     rows, width = columns.shape
     counted = np.ones((rows, width), dtype=bool) if counted is None else counted
+    if groups and len(groups) != rows:
+        raise ValueError(f"{len(groups)} groups and {rows} values are not of one length")
     if rows == 0:
         return [Estimate(float("nan"), n=0, level=level)] * width
     _, of = np.unique(np.asarray([str(g) for g in groups]) if groups else np.arange(rows), return_inverse=True)

@@ -135,25 +135,24 @@ class Attention(nn.Module):
         found = scaled_dot_product_attention(queries, *memory, attn_mask=bias, is_causal=causal)
         return self.out(found.transpose(1, 2).reshape(x.shape))  # type: ignore[no-any-return]
 
-    def step_memory(
-        self, x: torch.Tensor, memory: KeyValue, groups: Groups, bias: torch.Tensor | None
-    ) -> torch.Tensor:
+    def step_memory(self, x: torch.Tensor, memory: KeyValue, state: "Decoding") -> torch.Tensor:
         """What each row finds in the memory of its context. x: (rows, width)"""
-        queries = groups.together(self.query(x).view(len(x), self.heads, -1))  # (contexts, heads, size, width / heads)
-        found = groups.apart(scaled_dot_product_attention(queries, *memory, attn_mask=bias))
-        return self.out(found.reshape(x.shape))  # type: ignore[no-any-return]
+        queries = state.groups.together(self.query(x).view(len(x), self.heads, -1))  # (contexts, heads, size, ...)
+        found = scaled_dot_product_attention(queries, *memory, attn_mask=state.memory_bias)
+        return self.out(state.groups.apart(found).reshape(x.shape))  # type: ignore[no-any-return]
 
     def step(
-        self, x: torch.Tensor, prefix: KeyValue, tail: Tail, groups: Groups, bias: torch.Tensor | None
+        self, x: torch.Tensor, prefix: KeyValue, tail: Tail, state: "Decoding"
     ) -> tuple[torch.Tensor, Tail]:
         """What each row finds in what its context read and in its own tokens, the newest included. x: (rows, width)"""
+        groups = state.groups
         queries = self.query(x).view(len(x), self.heads, -1)  # (rows, heads, width / heads)
         queries = queries * queries.shape[-1] ** -0.5
         tail = tail.add(self.pair(x).view(len(x), 2, self.heads, -1))
         own = tail.read()
         scores = groups.together(queries) @ prefix.keys.mT  # (contexts, heads, size, length)
-        if bias is not None:
-            scores += bias
+        if state.prefix_bias is not None:
+            scores += state.prefix_bias
         own_scores = (own.keys @ queries[..., None]).squeeze(-1)  # (rows, heads, tokens)
         weights = torch.cat([scores, groups.together(own_scores)], -1).softmax(-1)
         read, written = weights.split([scores.shape[-1], tail.length], -1)

@@ -13,6 +13,7 @@ several in one go: the contexts of one dialogue then begin at the same places, a
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple, Self
 
@@ -49,6 +50,8 @@ class DualEncoderConfig(Config):
     """Numbers in a word's vector."""
     tied: bool = True
     """Read contexts and replies with the same weights."""
+    summary: Literal["last", "mean"] = "last"
+    """What becomes the vector of a text: the last state, as in the paper, or the mean of all states."""
     max_tokens: int = Field(160, ge=4)
     """Tokens read of a context (the last ones) or a reply (the first ones)."""
     loss: Literal["binary", "softmax"] = "softmax"
@@ -75,6 +78,7 @@ class DualEncoder(nn.Module):
         self.match = nn.Parameter(torch.empty(config.hidden, config.hidden))  # M
         self.bias = nn.Parameter(torch.empty(()))  # b
         self.dropout = nn.Dropout(config.dropout)
+        self._turn_ids = lru_cache(maxsize=200_000)(self._make_turn_ids)  # training asks for the same again and again
         self._begin()
 
     @torch.no_grad()
@@ -157,7 +161,7 @@ class DualEncoder(nn.Module):
                     size -= len(kept.pop(0))
         return np.concatenate(kept) if kept else np.array([self._tag[END_OF_TURN]])
 
-    def _turn_ids(self, text: str) -> Ids:
+    def _make_turn_ids(self, text: str) -> Ids:
         """A turn as numbers: its lines are its utterances."""
         found: list[Ids] = []
         for line in text.splitlines() or [""]:
@@ -171,7 +175,7 @@ class DualEncoder(nn.Module):
         return self.vocabulary.ids(piece)
 
     def _read(self, rows: Sequence[Ids], cell: nn.Module) -> torch.Tensor:
-        """The state after the last token of each row: (n, hidden)."""
+        """The state after the last token of each row, or the mean of its states: (n, hidden)."""
         if not rows:
             return torch.zeros(0, self.config.hidden)
         plan = shared_runs(rows)
@@ -195,6 +199,8 @@ class DualEncoder(nn.Module):
         if self.training and self.config.word_dropout:
             tokens = tokens.masked_fill(torch.rand(tokens.shape) < self.config.word_dropout, UNKNOWN)
         states: torch.Tensor = cell(self.dropout(self.words(tokens)))[0]
+        if self.config.summary == "mean":
+            return states.cumsum(dim=1) / torch.arange(1, ids.shape[1] + 1)[:, None]
         return states
 
 

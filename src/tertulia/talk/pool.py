@@ -2,6 +2,12 @@
 
 On disk they are two files of a run's folder, lines of JSON and a plain NumPy array of half precision. Vectors are
 rounded to half precision as soon as they are made, so that a pool finds the same before and after it was saved.
+
+A small pool is multiplied with the query as a whole. In a large one a sketch (`tertulia.talk.sketch`) chooses the few
+thousand replies that are multiplied. Libraries for this (usearch, faiss) were measured beside it: their graphs answer
+one query in a third of the time, but take minutes to build and find fewer of the nearest 200, and in batches they are
+no faster than the plain product (docs/design/0010-ranking-bots.md). Each query is looked up by itself, as the sums of
+a product of matrices depend on how many rows it has, and a reply must not depend on who else is asking.
 """
 
 import json
@@ -11,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from tertulia.core.dialogue import Dialogue
@@ -18,13 +25,16 @@ from tertulia.core.errors import DataError
 from tertulia.core.progress import Progress, Silent
 from tertulia.core.text import squash
 from tertulia.models.ranker import Floats, Ranker
+from tertulia.talk.sketch import Sketch
 
 LINES = "pool.jsonl"
 VECTORS = "pool.npy"
 AT_ONCE = 256
 """Replies encoded at once."""
-BLOCK = 1 << 14
-"""Replies compared at once."""
+SMALL = 1 << 14
+"""Up to so many replies are all compared with the query."""
+COMPARED = 2048
+"""Of a larger pool so many are, or ten times as many as are asked for."""
 
 
 class Nearest(NamedTuple):
@@ -54,11 +64,14 @@ class ReplyPool:
     vectors: NDArray[np.float16]  # (n, d)
     openers: tuple[int, ...] = ()
     """Places of those that opened a dialogue."""
-    _table: Floats = field(init=False, repr=False)
-    """The vectors in the precision they are compared in."""
+    _table: Floats | None = field(init=False, repr=False)
+    """A small pool's vectors in the precision they are compared in."""
+    _sketch: Sketch | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_table", np.asarray(self.vectors, dtype=np.float32))
+        small = len(self.texts) <= SMALL
+        object.__setattr__(self, "_table", _single(self.vectors) if small else None)
+        object.__setattr__(self, "_sketch", None if small else Sketch(self.vectors))
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -93,28 +106,37 @@ class ReplyPool:
             with (folder / LINES).open(encoding="utf-8") as lines:
                 found = [Line(*json.loads(line)) for line in lines]
             vectors = np.load(folder / VECTORS, mmap_mode="r", allow_pickle=False)
-            if len(found) != len(vectors):
-                raise ValueError(f"{len(found)} replies, {len(vectors)} vectors")
+            if vectors.ndim != 2 or vectors.dtype != np.float16 or len(found) != len(vectors):
+                raise ValueError(f"{len(found)} replies, an array {vectors.shape} of {vectors.dtype}")
         except (OSError, ValueError, TypeError) as error:
             raise DataError(
                 f"The pool of replies in {folder} is missing or damaged ({error}).", hint="Train the run anew."
             ) from None
         return cls._made(found, vectors)
 
+    def rows(self, places: NDArray[np.int64]) -> Floats:
+        """The vectors at these places, in the precision models compute in."""
+        return _single(self.vectors[places]) if self._table is None else self._table[places]
+
     def nearest(self, vectors: Floats, count: int) -> Nearest:
         """The replies whose product with each vector is largest, best first; all where the pool is smaller."""
         count = min(count, len(self))
-        places = np.empty((len(vectors), 0), dtype=np.int64)
-        scores = np.empty((len(vectors), 0), dtype=np.float32)
-        for start in range(0, len(self), BLOCK):
-            here = vectors @ self._table[start : start + BLOCK].T
-            best = _best(here, count)
-            places = np.concatenate([places, best + start], axis=1)
-            scores = np.concatenate([scores, np.take_along_axis(here, best, axis=1)], axis=1)
-        kept = _best(scores, count)
-        places, scores = np.take_along_axis(places, kept, axis=1), np.take_along_axis(scores, kept, axis=1)
-        order = np.lexsort((places, -scores), axis=1)
-        return Nearest(np.take_along_axis(places, order, axis=1), np.take_along_axis(scores, order, axis=1))
+        places = np.empty((len(vectors), count), dtype=np.int64)
+        scores = np.empty((len(vectors), count), dtype=np.float32)
+        for row, vector in enumerate(vectors):
+            places[row], scores[row] = self._nearest(vector, count)
+        return Nearest(places, scores)
+
+    def _nearest(self, vector: Floats, count: int) -> tuple[NDArray[np.int64], Floats]:
+        if self._table is not None:
+            compared, scores = np.arange(len(self)), self._table @ vector
+        else:
+            assert self._sketch is not None, "a large pool has a sketch"
+            compared = self._sketch.best(vector, max(COMPARED, 10 * count))
+            scores = self.rows(compared) @ vector
+        kept = np.argpartition(scores, -count)[-count:] if count < len(scores) else np.arange(len(scores))
+        kept = kept[np.lexsort((kept, -scores[kept]))]
+        return compared[kept], scores[kept]
 
 
 def collect(dialogues: Iterable[Dialogue]) -> list[Line]:
@@ -143,11 +165,11 @@ def encode(texts: Sequence[str], ranker: Ranker, progress: Progress) -> NDArray[
         vectors[part] = encoded
         progress.advance(len(part))
     assert vectors is not None, "no texts"
+    if not np.isfinite(vectors).all():
+        raise DataError("The ranker's vectors are not finite numbers.", hint="Train it anew, with a smaller rate.")
     return vectors
 
 
-def _best(scores: Floats, count: int) -> NDArray[np.int64]:
-    """Places of the largest of each row, in no order."""
-    if scores.shape[1] <= count:
-        return np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
-    return np.argpartition(scores, -count, axis=1)[:, -count:]
+def _single(vectors: NDArray[np.float16]) -> Floats:
+    """In single precision; torch has the processor do it, which NumPy does not: ten times faster."""
+    return torch.from_numpy(np.array(vectors, dtype=np.float16)).float().numpy()

@@ -1,7 +1,7 @@
 """Bots talking to each other: many conversations side by side, one batch per turn."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -51,12 +51,18 @@ def selfplay(
     talks = [_opened(seats, config, i, personas) for i in range(config.conversations)]
     for place in range(len(talks[0].turns), config.turns):
         seat = seats[place % 2]
-        asks = [Ask(talk, seat.name, seed=config.seed + i * config.turns + place) for i, talk in enumerate(talks)]
+        seeds = range(config.seed + place, config.seed + place + len(talks) * config.turns, config.turns)
+        asks = [Ask(_seen(talk, seat.name), seat.name, seed) for talk, seed in zip(talks, seeds, strict=True)]
         replies = seat.bot.reply(asks)
         said = [Turn(seat.name, r.text, meta={"provenance": asdict(r.provenance), "score": r.score}) for r in replies]
         talks = [talk.said(turn) for talk, turn in zip(talks, said, strict=True)]
         progress(len(talks))
     return talks
+
+
+def _seen(talk: Dialogue, name: str) -> Dialogue:
+    """The conversation as this speaker knows it: nobody has read the other's persona."""
+    return replace(talk, personas={who: persona for who, persona in talk.personas.items() if who == name})
 
 
 def _opened(

@@ -8,6 +8,12 @@ BOTS.add(
     "generic", "tertulia.talk.bots.generic:GenericBot", 'says "I don\'t know." to questions and "ok" to statements'
 )
 BOTS.add("tfidf", "tertulia.talk.bots.tfidf:TfidfBot", "answers with the reply to the most similar message it has read")
+RANKER = "tertulia.talk.bots.ranker:RankerBot"
+BOTS.add("starspace", RANKER, "a trained ranker: sums of word vectors, persona among them")
+BOTS.add("profile-memory", RANKER, "a trained ranker: attends to the persona's sentences")
+BOTS.add("kv-memory", RANKER, "a trained ranker: looks up what people answered to the like in training")
+BOTS.add("dual-encoder", RANKER, "a trained ranker: recurrent networks for context and reply")
+BOTS.add("minilm", RANKER, "a trained ranker: a sentence encoder, persona beside the conversation")
 BOTS.add("openai", "tertulia.talk.bots.openai:OpenAIBot", "a model behind any OpenAI-compatible endpoint")
 BOTS.add("hf", "tertulia.talk.bots.huggingface:HuggingFaceBot", "a Hugging Face chat model, by name or folder")
 BOTS.add(

@@ -19,6 +19,7 @@ from .conftest import BENCHMARKS
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # 25 seconds of processor time, of which a busy machine may give little
 def test_a_hundred_thousand_messages(tmp_path: Path) -> None:
     command = [sys.executable, str(BENCHMARKS / "mine_reference.py"), "--messages", "100000", "--seed", "11"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)

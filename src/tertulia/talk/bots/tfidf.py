@@ -1,15 +1,16 @@
 """The IR baseline of Persona-Chat (arXiv 1801.07243): find the most similar message ever read, answer with its reply.
 
-The bot's persona is part of the query, with a weight of its own. Differences from the paper: words are weighed
-sublinearly, pairs of neighbouring words count too, a message is found by its last sentence as well as by all of it, and
-a reply the bot has already given is passed over.
+The personas the bot is shown are part of the query, with a weight of their own. Differences from the paper: words are
+weighed sublinearly, pairs of neighbouring words count too, a message is found by its last sentence as well as by all of
+it, and a reply the bot has already given is passed over. With `context=all` the query is the whole conversation, as in
+the TF-IDF baseline of the Ubuntu Dialogue Corpus (arXiv 1506.08909).
 """
 
 import random
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field
@@ -20,8 +21,8 @@ from tertulia import __version__
 from tertulia.core.config import Config
 from tertulia.core.errors import UsageError
 from tertulia.core.reply import Ask, Candidate, Provenance, Reply
-from tertulia.core.text import words
 from tertulia.corpus.load import load_dialogues
+from tertulia.talk.choosing import SAID, known_sentences, text_key
 from tertulia.talk.lexical import TfidfIndex
 from tertulia.talk.spec import MANIFEST
 
@@ -32,8 +33,10 @@ HEAD = 100
 class TfidfOptions(Config):
     """How it searches."""
 
+    context: Literal["last", "all"] = "last"
+    """What is looked for: the last message, or all that was said."""
     persona_weight: float = Field(0.5, ge=0)
-    """Weight of the persona beside the last message in the query when the bot talks; 0 ignores it."""
+    """Weight of the persona beside what was said in the query when the bot talks; 0 ignores it."""
     rank_persona_weight: float = Field(2.0, ge=0)
     """The same when given replies are ranked."""
     candidates: int = Field(10, ge=1, le=1000)
@@ -88,7 +91,7 @@ class TfidfBot:
         ]
 
     def score(self, asks: Sequence[Ask], candidates: Sequence[Sequence[str]], /) -> list[list[float]]:
-        """Cosine of the query (last message and persona) with each candidate itself, as Persona-Chat ranks."""
+        """Cosine of the query (what was said, and the persona) with each candidate itself, as both papers rank."""
         if not asks:
             return []
         queries = self._queries(asks, self.options.rank_persona_weight)
@@ -99,13 +102,16 @@ class TfidfBot:
         return [part.tolist() for part in np.split(scores, ends[:-1])]
 
     def _queries(self, asks: Sequence[Ask], persona_weight: float) -> sparse.csr_array:
-        last = self.index.vectors([ask.last for ask in asks])
-        persona = self.index.vectors([_persona_text(ask) for ask in asks])
-        return sparse.csr_array(normalize(last + persona_weight * persona))
+        said = self.index.vectors([self._said(ask) for ask in asks])
+        persona = self.index.vectors([" ".join(known_sentences(ask)) for ask in asks])
+        return sparse.csr_array(normalize(said + persona_weight * persona))
+
+    def _said(self, ask: Ask) -> str:
+        return ask.last if self.options.context == "last" else "\n".join(turn.text for turn in ask.dialogue.turns)
 
     def _choose(self, ask: Ask, near: sparse.csr_array) -> "_Choice":
         rng = random.Random(ask.seed)
-        said = {_key(turn.text) for turn in ask.dialogue.turns}
+        said = {text_key(turn.text) for turn in ask.dialogue.turns}
         if not ask.dialogue.turns and self.index.openers:
             return self._drawn(rng, self.index.openers, said, note="opened the conversation")
         if near.nnz == 0:
@@ -127,11 +133,11 @@ class TfidfBot:
         kept = 0
         for place in order:
             pair = self.index.pairs[self.index.pair_of[near.indices[place]]]
-            key = _key(pair.reply)
+            key = text_key(pair.reply)
             if key in texts:
                 continue
             texts.add(key)
-            dropped = "already said in this conversation" if key in said else None
+            dropped = SAID if key in said else None
             found.append(Candidate(pair.reply, float(near.data[place]), dropped, pair.source))
             kept += dropped is None
             if kept >= self.options.candidates:
@@ -139,7 +145,7 @@ class TfidfBot:
         return tuple(found)
 
     def _drawn(self, rng: random.Random, places: Sequence[int], said: set[str], *, note: str) -> "_Choice":
-        fresh = [i for i in places if _key(self.index.pairs[i].reply) not in said] or places
+        fresh = [i for i in places if text_key(self.index.pairs[i].reply) not in said] or places
         pair = self.index.pairs[rng.choice(fresh)]
         return _Choice(pair.reply, 0.0, (Candidate(pair.reply, 0.0, None, pair.source),), note)
 
@@ -160,12 +166,3 @@ class _Choice(NamedTuple):
     score: float | None
     candidates: tuple[Candidate, ...]
     note: str | None
-
-
-def _persona_text(ask: Ask) -> str:
-    persona = ask.dialogue.persona_of(ask.speaker)
-    return " ".join(persona.sentences) if persona else ""
-
-
-def _key(text: str) -> str:
-    return " ".join(words(text)) or text

@@ -1,0 +1,251 @@
+"""The Evolved Transformer (So et al. 2019) that writes replies: Meena's model (Adiwardana et al. 2020).
+
+Each line is a sublayer; norms stand before it, and what it gives is added to what came in:
+
+    encoder block                                     decoder block
+    a  gated linear unit                              a  self-attention (at least 16 heads) + encoder attention
+    b  dense 4d, ReLU + convolution 3 to d/2, ReLU    b  separable convolution 11 to 2d, ReLU + 7 to d/2
+       then separable convolution 9 to d/2               then separable convolution 7 to d
+    c  self-attention                                 c  self-attention
+    d  feed-forward 4d, ReLU                          d  encoder attention
+                                                      e  feed-forward 4d, Swish
+
+The narrower of two branches, and what is narrower than d, is filled up with zeros; a norm stands between the two halves
+of (b). A separable convolution is one filter of each channel (without a bias), then a dense layer (with one). In the
+encoder, places without a token are made zero before each convolution; in the decoder convolutions look back only, and
+such places come last. More heads means narrower ones: all attentions are as wide as the model, without biases.
+
+Meena's sizes (d = 2560, 1 + 13 blocks, 8192 subwords) count to 2.59 billion parameters in this reading: 21.5 d^2 for an
+encoder block, 28.5 d^2 for a decoder block, and one embedding matrix; filters, biases and norms are 2 million of them.
+
+With no encoder blocks the decoder reads the context itself; both encoder attentions (half of a, and d) are left out.
+While decoding, a row owns the last inputs of its convolutions beside the keys and values of its own tokens.
+"""
+
+from typing import Self
+
+import torch
+from pydantic import Field, model_validator
+from torch import nn
+from torch.nn.functional import conv2d, pad, relu, sigmoid
+
+from tertulia.models.attention import Attention, Cache, Decoding, KeyValue
+from tertulia.models.blocks import BlockConfig, BlockGenerator, DecoderBlock, EncoderBlock, FeedForward, Read
+
+MANY_HEADS = 16
+"""Heads that the first self-attention of a decoder block has at least."""
+WIDE, NARROW, JOINED = 11, 7, 7
+"""Kernels of a decoder block."""
+
+
+class EvolvedConfig(BlockConfig):
+    """Sizes of an Evolved Transformer."""
+
+    encoder_blocks: int = Field(0, ge=0)
+    """Blocks of the encoder; with 0 the decoder reads the context itself."""
+    decoder_blocks: int = Field(3, ge=1)
+    """Blocks of the decoder."""
+
+    @model_validator(mode="after")
+    def _splits(self) -> Self:
+        if self.d_model % max(MANY_HEADS, self.heads):
+            raise ValueError(f"d_model must be a multiple of {MANY_HEADS}")
+        return self
+
+
+class Convolution(nn.Module):
+    """One dense layer over `kernel` neighbours, itself in the middle."""
+
+    def __init__(self, channels: int, to: int, kernel: int) -> None:
+        super().__init__()
+        self.kernel = kernel
+        self.dense = nn.Linear(kernel * channels, to)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(n, t, channels) as (n, t, to)."""
+        padded = pad(x, (0, 0, self.kernel // 2, self.kernel // 2))
+        near = [padded[:, i : i + x.shape[1]] for i in range(self.kernel)]
+        return self.dense(torch.cat(near, -1))  # type: ignore[no-any-return]
+
+
+class Separable(nn.Module):
+    """A filter for each channel, then a dense layer."""
+
+    def __init__(self, channels: int, to: int, kernel: int) -> None:
+        super().__init__()
+        self.filters = nn.Parameter(torch.empty(channels, kernel))
+        self.dense = nn.Linear(channels, to)
+
+    def forward(self, padded: torch.Tensor) -> torch.Tensor:
+        """(n, kernel - 1 + t, channels) as (n, t, to)."""
+        # As a flat picture with the channels innermost: three times as fast as a convolution of one dimension.
+        picture = padded.transpose(1, 2).unsqueeze(2)  # (n, channels, 1, kernel - 1 + t)
+        filtered = conv2d(picture, self.filters[:, None, None], groups=len(self.filters))  # (n, channels, 1, t)
+        return self.dense(filtered.squeeze(2).transpose(1, 2))  # type: ignore[no-any-return]
+
+    def step(self, window: torch.Tensor) -> torch.Tensor:
+        """(rows, kernel, channels) as (rows, to)."""
+        return self.dense(torch.einsum("rkc,ck->rc", window, self.filters))  # type: ignore[no-any-return]
+
+
+class GatedLinear(nn.Module):
+    """W1 x * sigmoid(W2 x)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.out = nn.Linear(width, width)
+        self.gate = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(n, t, width), without the residual."""
+        h = self.norm(x)
+        return self.out(h) * sigmoid(self.gate(h))  # type: ignore[no-any-return]
+
+
+class EncoderBranches(nn.Module):
+    """A wide dense layer beside a convolution, and a separable convolution over both."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.wide = nn.Linear(width, 4 * width)
+        self.narrow = Convolution(width, width // 2, 3)
+        self.joined_norm = nn.LayerNorm(4 * width)
+        self.out = Separable(4 * width, width // 2, 9)
+
+    def forward(self, x: torch.Tensor, absent: torch.Tensor | None) -> torch.Tensor:
+        """(n, t, width), without the residual; absent: (n, t, 1)"""
+        h = _without(self.norm(x), absent)
+        joined = _sum(relu(self.wide(h)), relu(self.narrow(h)))  # (n, t, 4 width)
+        joined = _without(self.joined_norm(joined), absent)
+        return pad(self.out(pad(joined, (0, 0, 4, 4))), (0, x.shape[-1] // 2))
+
+
+class EvolvedEncoderBlock(EncoderBlock):
+    """Gated linear unit, branches, self-attention, feed-forward."""
+
+    def __init__(self, config: EvolvedConfig) -> None:
+        super().__init__()
+        self.gated = GatedLinear(config.d_model)
+        self.branches = EncoderBranches(config.d_model)
+        self.norm = nn.LayerNorm(config.d_model)
+        self.attention = Attention(config.d_model, config.heads)
+        self.feed_forward = FeedForward(config.d_model, 4, nn.ReLU())
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        """Every place reads every place. (n, t, width)"""
+        absent = None if bias is None else (bias < 0).flatten(1)[..., None]
+        x = x + self.dropout(self.gated(x))
+        x = x + self.dropout(self.branches(x, absent))
+        h = self.norm(x)
+        x = x + self.dropout(self.attention(h, self.attention.remember(h), bias=bias))
+        return x + self.dropout(self.feed_forward(x))  # type: ignore[no-any-return]
+
+
+class DecoderBranches(nn.Module):
+    """Two causal separable convolutions side by side, and a third over both."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.wide = Separable(width, 2 * width, WIDE)
+        self.narrow = Separable(width, width // 2, NARROW)
+        self.joined_norm = nn.LayerNorm(2 * width)
+        self.out = Separable(2 * width, width, JOINED)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
+        """(n, t, width), without the residual; and what the convolutions saw."""
+        h = pad(self.norm(x), (0, 0, WIDE - 1, 0))
+        joined = _sum(relu(self.wide(h)), self.narrow(h[:, WIDE - NARROW :]))  # (n, t, 2 width)
+        joined = pad(self.joined_norm(joined), (0, 0, JOINED - 1, 0))
+        return self.out(joined), (h, joined)
+
+    def step(
+        self, x: torch.Tensor, windows: tuple[torch.Tensor, ...]
+    ) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
+        """The same for one more token. (rows, width)"""
+        h = torch.cat([windows[0], self.norm(x)[:, None]], 1)  # (rows, 11, width)
+        joined = self.joined_norm(_sum(relu(self.wide.step(h)), self.narrow.step(h[:, WIDE - NARROW :])))
+        joined = torch.cat([windows[1], joined[:, None]], 1)  # (rows, 7, 2 width)
+        return self.out.step(joined), (h[:, 1:], joined[:, 1:])
+
+
+class EvolvedDecoderBlock(DecoderBlock):
+    """Attentions, branches, self-attention, encoder attention, feed-forward."""
+
+    def __init__(self, config: EvolvedConfig) -> None:
+        super().__init__()
+        width, encoded = config.d_model, config.encoder_blocks > 0
+        self.first_norm = nn.LayerNorm(width)
+        self.first = Attention(width, max(MANY_HEADS, config.heads))
+        self.first_memory = Attention(width, config.heads) if encoded else None
+        self.branches = DecoderBranches(width)
+        self.second_norm = nn.LayerNorm(width)
+        self.second = Attention(width, config.heads)
+        self.memory_norm = nn.LayerNorm(width) if encoded else nn.Identity()
+        self.second_memory = Attention(width, config.heads) if encoded else None
+        self.feed_forward = FeedForward(width, 4, nn.SiLU())
+        self.dropout = nn.Dropout(config.dropout)
+
+    def remember(self, memory: torch.Tensor) -> tuple[KeyValue, ...]:
+        """For both encoder attentions."""
+        if self.first_memory is None or self.second_memory is None:
+            return ()
+        return self.first_memory.remember(memory), self.second_memory.remember(memory)
+
+    def forward(self, x: torch.Tensor, memory: tuple[KeyValue, ...], bias: torch.Tensor | None) -> Read:
+        """Every place reads those up to itself, and the memory. (n, t, width)"""
+        h = self.first_norm(x)
+        first = self.first.remember(h)
+        x = x + self.dropout(self.first(h, first, causal=True))
+        if self.first_memory is not None:
+            x = x + self.dropout(self.first_memory(h, memory[0], bias=bias))
+        found, inputs = self.branches(x)
+        x = x + self.dropout(found)
+        h = self.second_norm(x)
+        second = self.second.remember(h)
+        x = x + self.dropout(self.second(h, second, causal=True))
+        if self.second_memory is not None:
+            x = x + self.dropout(self.second_memory(self.memory_norm(x), memory[1], bias=bias))
+        return Read(x + self.dropout(self.feed_forward(x)), (first, second), inputs)
+
+    def step(self, x: torch.Tensor, cache: Cache, state: Decoding) -> tuple[torch.Tensor, Cache]:
+        """The same for one more token. (rows, width)"""
+        h = self.first_norm(x)
+        found, first = self.first.step(h, cache.prefix[0], cache.tails[0], state)
+        x = x + self.dropout(found)
+        if self.first_memory is not None:
+            x = x + self.dropout(self.first_memory.step_memory(h, cache.memory[0], state))
+        found, windows = self.branches.step(x, cache.windows)
+        x = x + self.dropout(found)
+        found, second = self.second.step(self.second_norm(x), cache.prefix[1], cache.tails[1], state)
+        x = x + self.dropout(found)
+        if self.second_memory is not None:
+            x = x + self.dropout(self.second_memory.step_memory(self.memory_norm(x), cache.memory[1], state))
+        return x + self.dropout(self.feed_forward(x)), cache._replace(tails=(first, second), windows=windows)
+
+
+class EvolvedTransformer(BlockGenerator[EvolvedConfig]):
+    """Meena's model."""
+
+    config_type = EvolvedConfig
+
+    @classmethod
+    def blocks(cls, config: EvolvedConfig) -> tuple[list[EncoderBlock], list[DecoderBlock]]:
+        """Its blocks."""
+        return (
+            [EvolvedEncoderBlock(config) for _ in range(config.encoder_blocks)],
+            [EvolvedDecoderBlock(config) for _ in range(config.decoder_blocks)],
+        )
+
+
+def _sum(wide: torch.Tensor, narrow: torch.Tensor) -> torch.Tensor:
+    """Of two branches, the second filled up with zeros."""
+    return wide + pad(narrow, (0, wide.shape[-1] - narrow.shape[-1]))
+
+
+def _without(x: torch.Tensor, absent: torch.Tensor | None) -> torch.Tensor:
+    """Zero where there is no token."""
+    return x if absent is None else x.masked_fill(absent, 0.0)

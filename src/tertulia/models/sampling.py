@@ -1,0 +1,167 @@
+"""The next token of many rows at once, drawn or taken, each row with noise of its own.
+
+Noise is counted, not carried along: the number that decides row r's token at step t is a hash (SplitMix64) of the seed,
+the sample and t. So a reply never depends on its neighbours in the batch, beyond the rounding of the model's matrix
+products, and rows may come and go. One number a row is enough, as it is looked up in the row's cumulated probabilities;
+drawing noise for every word of the vocabulary (Gumbel) costs ten times as much.
+
+Whatever is done to the distribution before a draw, the log-probability given with a token is the model's own.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+BLOCK = 128
+"""Words whose probabilities are summed before a draw looks at any of them."""
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+_MASK = 2**64 - 1
+
+Keys = NDArray[np.uint64]
+
+
+class Drawn(NamedTuple):
+    """One token for each row."""
+
+    tokens: torch.Tensor  # (rows,)
+    logprobs: torch.Tensor  # (rows,): of the unmodified distribution
+
+
+def row_keys(seeds: Sequence[int], samples: int, salt: int = 0) -> Keys:
+    """What tells rows apart: one key for each sample of each seed, side by side (a, a, b, b)."""
+    base = _mixed(np.array([seed & _MASK for seed in seeds], dtype=np.uint64) + _mixed(_one(salt)))
+    return _mixed(base[:, None] + _ODD * np.arange(1, samples + 1, dtype=np.uint64)).reshape(-1)
+
+
+def uniforms(keys: Keys, step: int) -> NDArray[np.float64]:
+    """One number in [0, 1) for each key at a step; its 52 bits keep it below 1 under any scaling."""
+    bits = _mixed(keys + _ODD * _one(step + 1))
+    return np.asarray((bits >> np.uint64(12)) * 2.0**-52, dtype=np.float64)
+
+
+def draw(
+    logits: torch.Tensor,  # (rows, vocabulary)
+    noise: NDArray[np.float64],  # (rows,)
+    *,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    forbidden: Sequence[int] = (),
+) -> Drawn:
+    """Draw from softmax(logits / temperature), cut to the `top_k` most probable and then to the nucleus of `top_p`.
+
+    Temperature 0 takes the most probable token; `top_k` 0 is the whole vocabulary; `forbidden` tokens are never drawn.
+    """
+    where = torch.from_numpy(noise).to(logits.device)
+    if temperature == 0:
+        tokens = _without(logits, forbidden).argmax(-1)
+    elif 0 < top_k < logits.shape[1] - len(forbidden):
+        tokens = _from_top(logits, where, temperature, top_k, top_p, forbidden)
+    elif top_p < 1:
+        tokens = _from_nucleus(logits, where, temperature, top_p, forbidden)
+    else:
+        tokens = _from_all(logits, where, temperature, forbidden)
+    return Drawn(tokens, logits.gather(1, tokens[:, None])[:, 0] - logits.logsumexp(-1))
+
+
+def _from_all(
+    logits: torch.Tensor, noise: torch.Tensor, temperature: float, forbidden: Sequence[int]
+) -> torch.Tensor:
+    weights = (logits / temperature).softmax(-1) if temperature != 1 else logits.softmax(-1)
+    weights[:, list(forbidden)] = 0
+    return _looked_up(weights, noise)
+
+
+def _from_top(
+    logits: torch.Tensor, noise: torch.Tensor, temperature: float, k: int, top_p: float, forbidden: Sequence[int]
+) -> torch.Tensor:
+    """Among k tokens and as many more as may be forbidden: cheaper than a copy of all logits without those."""
+    values, tokens = logits.topk(k + len(forbidden))
+    allowed = ~_among(tokens, forbidden)
+    allowed &= allowed.cumsum(-1) <= k
+    weights = _weights(values, temperature, allowed)
+    return _in_order(weights * _nucleus(weights, weights.sum(-1, keepdim=True), top_p), tokens, noise)
+
+
+def _from_nucleus(
+    logits: torch.Tensor, noise: torch.Tensor, temperature: float, top_p: float, forbidden: Sequence[int]
+) -> torch.Tensor:
+    """Look for the weight of the last token that is needed: on thousands of words, sorting takes six times as long.
+
+    Positive floats are in the order of their bits as whole numbers, so that halving finds the very weight. Tokens that
+    weigh the same as the last one are in, too.
+    """
+    weights = (_without(logits, forbidden) / temperature).softmax(-1)
+    few = (1 - top_p) / weights.shape[1]  # all that weigh less are worth less than what may be left out
+    low = torch.full_like(weights[:, :1], few).view(torch.int32)  # weights from here on reach the share
+    high = weights.amax(-1, keepdim=True).view(torch.int32) + 1  # from here on they do not
+    for _ in range(int((high - low).max()).bit_length()):
+        middle = (low + high) // 2
+        enough = (weights * (weights >= middle.view(torch.float32))).sum(-1, keepdim=True) >= top_p
+        low, high = torch.where(enough, middle, low), torch.where(enough, high, middle)
+    return _looked_up(weights * (weights >= low.view(torch.float32)), noise)
+
+
+def _weights(values: torch.Tensor, temperature: float, allowed: torch.Tensor) -> torch.Tensor:
+    """exp(values / temperature) of what is allowed, up to a factor for each row."""
+    masked = values.double().masked_fill(~allowed, -torch.inf)
+    return ((masked - masked.amax(-1, keepdim=True)) / temperature).exp()
+
+
+def _nucleus(weights: torch.Tensor, total: torch.Tensor, top_p: float) -> torch.Tensor:
+    """Which of the weights, heaviest first, are needed to reach the share; the first always is."""
+    if top_p >= 1:
+        return torch.ones_like(weights, dtype=torch.bool)
+    return weights.cumsum(-1) - weights < top_p * total
+
+
+def _in_order(weights: torch.Tensor, tokens: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+    """Look up a few tokens in the order of their numbers, in which two that are as good as equal cannot swap."""
+    tokens, order = tokens.sort(-1)
+    cumulated = weights.gather(1, order).cumsum(-1)
+    return tokens.gather(1, _first_above(cumulated, noise))[:, 0]
+
+
+def _looked_up(weights: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+    """First the block of words, then the word in it: exact sums in double precision over few numbers."""
+    rows, size = weights.shape
+    whole = size - size % BLOCK
+    sums = weights[:, :whole].unflatten(1, (-1, BLOCK)).sum(-1) if whole else weights[:, :0]
+    sums = torch.cat([sums, weights[:, whole:].sum(-1, keepdim=True)], dim=1).double()  # (rows, blocks)
+    cumulated = sums.cumsum(-1)
+    block = _first_above(cumulated, noise)  # (rows, 1)
+    inside = sums.gather(1, block)
+    before = cumulated.gather(1, block) - inside
+    rest = ((noise[:, None] * cumulated[:, -1:] - before) / inside).clamp(0, 1 - 2.0**-52)[:, 0]
+    places = block * BLOCK + torch.arange(BLOCK, device=weights.device)  # (rows, BLOCK)
+    few = weights.gather(1, places.clamp(max=size - 1)).double() * (places < size)
+    return places.gather(1, _first_above(few.cumsum(-1), rest))[:, 0]
+
+
+def _first_above(cumulated: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+    """The first place whose sum exceeds that share of the whole, (rows, 1): never one that weighs nothing."""
+    return torch.searchsorted(cumulated, noise[:, None] * cumulated[:, -1:], right=True)
+
+
+def _without(logits: torch.Tensor, forbidden: Sequence[int]) -> torch.Tensor:
+    if not forbidden:
+        return logits
+    return logits.index_fill(1, torch.tensor(list(forbidden), device=logits.device), -torch.inf)
+
+
+def _among(tokens: torch.Tensor, forbidden: Sequence[int]) -> torch.Tensor:
+    return torch.isin(tokens, torch.tensor(list(forbidden), dtype=torch.long, device=tokens.device))
+
+
+def _one(number: int) -> Keys:
+    return np.array([number & _MASK], dtype=np.uint64)
+
+
+def _mixed(numbers: Keys) -> Keys:
+    """The finaliser of SplitMix64 (Steele, Lea and Flood 2014): every bit of the input moves half of the output's."""
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return numbers ^ (numbers >> np.uint64(31))
