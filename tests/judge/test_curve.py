@@ -79,6 +79,13 @@ def test_another_curve_is_refused(config: CurveConfig) -> None:
         learning_curve(Trainer(), TASKS, config.model_copy(update={"candidates": 11}), recipe={"rate": 0.1})
 
 
+def test_a_curve_has_one_setting(config: CurveConfig) -> None:
+    train = Trainer()
+    with pytest.raises(UsageError, match="one setting, not 2"):
+        learning_curve(train, TASKS, config.model_copy(update={"persona": ("none", "own")}))
+    assert train.sizes == []
+
+
 def test_the_picture(config: CurveConfig) -> None:
     learning_curve(Trainer(), TASKS, config)
     root = ET.parse(config.out / "curve.svg").getroot()

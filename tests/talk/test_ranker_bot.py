@@ -25,7 +25,9 @@ from tertulia.talk.table import BOTS
 
 TALKS = [
     Dialogue("sea", (Turn("a", "hello, do you like boats"), Turn("b", "I sail my boat on the sea"))),
-    Dialogue("oven", (Turn("a", "hi, what do you bake"), Turn("b", "I bake bread in my oven"), Turn("a", "on sea?"))),
+    Dialogue(
+        "oven", (Turn("a", "tell me, what do you bake"), Turn("b", "I bake bread in my oven"), Turn("a", "on sea?"))
+    ),
     Dialogue("tea", (Turn("a", "good day"), Turn("b", "tea with milk"), Turn("a", "tea, with milk!"))),
     Dialogue("cat", (Turn("a", "good evening"), Turn("b", "the cat sleeps"), Turn("a", "sleeps the cat"))),
 ]
@@ -67,6 +69,10 @@ def one(bot: RankerBot, wish: Ask) -> Reply:
     return reply
 
 
+def fresh(reply: Reply) -> list[str]:
+    return [c.text for c in reply.candidates if c.dropped is None]
+
+
 def with_options(bot: RankerBot, **options: object) -> RankerBot:
     return RankerBot(bot.ranker, bot.pool, RankerOptions.model_validate(options))
 
@@ -88,8 +94,8 @@ def test_candidates_come_best_first_and_no_more_than_wanted(sample_bot: RankerBo
     wish = ask("do you have a dog?")
     scores = [c.score for c in one(sample_bot, wish).candidates if c.score is not None]
     assert scores == sorted(scores, reverse=True)
-    assert len(scores) == 10
-    assert len(one(with_options(sample_bot, candidates=3), wish).candidates) == 3
+    assert len(fresh(one(sample_bot, wish))) == 10
+    assert len(fresh(one(with_options(sample_bot, candidates=3), wish))) == 3
     assert len(one(with_options(sample_bot, breadth=4), wish).candidates) == 4
 
 
@@ -122,7 +128,7 @@ def test_when_all_is_said_it_repeats_itself_and_says_so(bot: RankerBot) -> None:
 def test_another_attempt_offers_the_next_best_and_comes_round_again(sample_bot: RankerBot) -> None:
     few = with_options(sample_bot, candidates=3)
     replies = [one(few, ask("do you have any pets?", attempt=n)) for n in (1, 2, 3, 4)]
-    assert [r.text for r in replies[:3]] == [c.text for c in replies[0].candidates]
+    assert [r.text for r in replies[:3]] == fresh(replies[0])
     assert len({r.text for r in replies}) == 3
     assert replies[3].text == replies[0].text
 
@@ -165,10 +171,10 @@ def test_it_opens_with_what_opened_other_conversations(bot: RankerBot) -> None:
 def test_an_opening_fits_the_persona(bot: RankerBot) -> None:
     picky = with_options(bot, candidates=1)
     assert {one(picky, ask(seed=s, own="I like boats")).text for s in range(10)} == {"hello, do you like boats"}
-    assert {one(picky, ask(seed=s, own="I bake")).text for s in range(10)} == {"hi, what do you bake"}
+    assert {one(picky, ask(seed=s, own="I bake")).text for s in range(10)} == {"tell me, what do you bake"}
     drawn = {one(bot, ask(seed=s, own="I bake")).text for s in range(40)}
     assert len(drawn) == 4
-    assert one(bot, ask(own="I bake")).candidates[0].text == "hi, what do you bake"
+    assert one(bot, ask(own="I bake")).candidates[0].text == "tell me, what do you bake"
 
 
 def test_a_pool_without_openers(bot: RankerBot, ranker: Ranker) -> None:
@@ -260,10 +266,10 @@ class TestReranking:
         reply = one(both, wish)
         ((query, texts),) = second.asked
         assert query == Query(("do you have a dog?",), ("I love dogs.",))
-        first = one(with_options(sample_bot, candidates=RERANKED), wish).candidates
-        assert texts == [c.text for c in first]
+        assert texts == fresh(one(with_options(sample_bot, candidates=RERANKED), wish))
+        assert len(texts) == RERANKED
         longest = sorted(texts, key=lambda text: -len(text))
-        assert [c.text for c in reply.candidates] == longest[:10]
+        assert fresh(reply) == longest[:10]
         assert reply.text == longest[0]
         assert reply.score == -100.0 + len(longest[0])
 
@@ -271,21 +277,22 @@ class TestReranking:
         both = RankerBot(sample_bot.ranker, sample_bot.pool, reranker=LongestFirst())
         before = one(both, ask("do you have a dog?"))
         after = one(both, ask("do you have a dog?", before.text, "do you have a dog?"))
-        assert after.candidates[0].text == before.text
-        assert after.candidates[0].dropped == SAID
-        assert after.text == after.candidates[1].text
+        assert {c.text: c.dropped for c in after.candidates}[before.text] == SAID
+        assert after.text == after.candidates[0].text
+        dropped = [c.dropped is not None for c in after.candidates]
+        assert dropped == sorted(dropped)
 
     def test_more_candidates_than_it_reads(self, sample_bot: RankerBot) -> None:
         options = RankerOptions(candidates=30)
         both = RankerBot(sample_bot.ranker, sample_bot.pool, options, reranker=LongestFirst())
         wish = ask("do you have a dog?")
-        found = one(both, wish).candidates
-        first = one(with_options(sample_bot, candidates=30), wish).candidates
-        assert {c.text for c in found[:RERANKED]} == {c.text for c in first[:RERANKED]}
-        assert [c.text for c in found[RERANKED:]] == [c.text for c in first[RERANKED:]]
-        lengths = [len(c.text) for c in found[:RERANKED]]
+        reply = one(both, wish)
+        found, first = fresh(reply), fresh(one(with_options(sample_bot, candidates=30), wish))
+        assert set(found[:RERANKED]) == set(first[:RERANKED])
+        assert found[RERANKED:] == first[RERANKED:]
+        lengths = [len(text) for text in found[:RERANKED]]
         assert lengths == sorted(lengths, reverse=True)
-        scores = [c.score for c in found if c.score is not None]
+        scores = [c.score for c in reply.candidates if c.score is not None and c.dropped is None]
         assert scores == sorted(scores, reverse=True)
 
     def test_given_candidates(self, bot: RankerBot) -> None:
@@ -309,7 +316,7 @@ class TestBuilding:
         reply = one(bot, ask("do you have a dog?"))
         assert reply.provenance.checkpoint == bot.fingerprint
         assert bot.fingerprint
-        assert "dog" in reply.text
+        assert reply.text in {turn.text for talk in sample.dialogues("train") for turn in talk.turns}
         again = make_bot(f"{ranker_run}?max_turns=5")
         assert isinstance(again, RankerBot)
         assert again.max_turns == 5

@@ -72,6 +72,16 @@ def test_personas_go_round() -> None:
     ]
 
 
+def test_nobody_sees_the_persona_of_the_other() -> None:
+    own, other = Persona(("I sail.",)), Persona(("I bake.",))
+    first, second = Namer("x"), Namer("y")
+    config = SelfplayConfig(bots=("x", "y"), conversations=2, turns=5)
+    talks = selfplay((Seat("A", first), Seat("B", second)), config, personas=[(own, other)])
+    assert [ask.dialogue.personas for batch in first.batches for ask in batch] == [{"A": own}] * 4
+    assert [ask.dialogue.personas for batch in second.batches for ask in batch] == [{"B": other}] * 4
+    assert all(talk.personas == {"A": own, "B": other} for talk in talks)
+
+
 def test_progress_counts_turns_made() -> None:
     made: list[int] = []
     config = SelfplayConfig(bots=("x",), conversations=2, turns=4)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tertulia import __version__, sample
 from tertulia.core.dialogue import Dialogue, Persona, Turn
-from tertulia.core.errors import DamagedLine, DataError
+from tertulia.core.errors import ConfigError, DamagedLine, DataError
 from tertulia.core.reply import Ask, Reply
 from tertulia.talk.bot import RankingBot
 from tertulia.talk.bots.tfidf import TfidfBot, TfidfOptions
@@ -124,9 +124,30 @@ def test_the_persona_weighs_in(bot: TfidfBot) -> None:
     assert (without.text, without.score) == (with_persona.text, with_persona.score)
 
 
-def test_only_the_persona_of_the_speaker_counts(bot: TfidfBot) -> None:
-    talk = Dialogue("d", (Turn("ana", "do you like it"),), {"ana": Persona(("the sea",)), "bot": Persona(("bread",))})
-    assert one(bot, Ask(talk, "bot")).text == "I bake my own"
+def test_every_persona_that_is_shown_counts(bot: TfidfBot) -> None:
+    for text, reply in (("the sea", "I sail every week"), ("bread", "I bake my own")):
+        for who in ("ana", "bot"):
+            talk = Dialogue("d", (Turn("ana", "do you like it"),), {who: Persona((text,))})
+            assert one(bot, Ask(talk, "bot")).text == reply
+    both = {"ana": Persona(("the sea",)), "bot": Persona(("bread",))}
+    (scores,) = bot.score([Ask(Dialogue("d", (Turn("ana", "so"),), both), "bot")], [["the sea", "bread", "milk"]])
+    assert min(scores[:2]) > scores[2] == 0
+
+
+def test_the_whole_conversation_as_the_query(bot: TfidfBot) -> None:
+    whole = TfidfBot(bot.index, TfidfOptions(context="all"))
+    said = ask("do you like the sea", "no", "hm")
+    assert "none of these words" in str(one(bot, said).note)
+    assert one(whole, said).text == "I sail every week"
+    candidates = [["the sea", "bread"]]
+    assert bot.score([said], candidates) == [[0, 0]]
+    (scores,) = whole.score([said], candidates)
+    assert scores[0] > scores[1] == 0
+    alone = ask("do you like the sea")
+    assert whole.score([alone], candidates) == bot.score([alone], candidates)
+    assert one(whole, ask()).note == "opened the conversation"
+    with pytest.raises(ConfigError, match="context"):
+        make_bot("tfidf:sample?context=some")
 
 
 def test_a_persona_of_weight_nothing_does_not_hide_unknown_words(bot: TfidfBot) -> None:

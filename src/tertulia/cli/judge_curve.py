@@ -40,7 +40,7 @@ def curve(
     given: dict[str, Any] = {"sizes": sizes, "data": data, "split": split, "candidates": candidates, "seed": seed}
     given |= {"persona": persona, "wording": wording, "speaker": speaker, "metrics": metrics or None, "limit": limit}
     settings = resolve(CurveConfig, config, given | {"out": out_folder})
-    if "data" not in settings.model_fields_set:
+    if not settings.data:
         settings = settings.model_copy(update={"data": read_recipe(recipe)[1].data})
     problems = Problems()
     with Bars() as bars:
@@ -77,7 +77,7 @@ def _training(recipe: Path, settings: CurveConfig, bars: Bars) -> Train:
         folder = settings.out / str(size)
         if not (folder / MANIFEST).is_file():
             chosen, how = read_recipe(recipe, {"data": settings.data, "out": folder, "resume": True, SIZE: size})
-            bars.note(f"training on {size} dialogues")
+            bars.step(f"Training on {size} dialogues")
             chosen.train(how, bars)
         return make_bot(str(folder))
 

@@ -56,8 +56,9 @@ def _print(outcome: ProfileOutcome, settings: ProfileConfig) -> None:
     few = outcome.candidates < settings.candidates
     fewer = f" ({settings.candidates} were asked for, the set has no more that differ)" if few else ""
     out.print(
-        f"{outcome.dialogues} dialogues; the true profile among {outcome.candidates}{fewer}, {settings.wording} wording, "
-        f"seed {settings.seed}; chance error {outcome.chance:.3f}; 95 % intervals by bootstrap over dialogues.",
+        f"{outcome.dialogues} dialogues; the true profile among {outcome.candidates}{fewer}; "
+        f"{settings.wording} wording; seed {settings.seed}; chance error {outcome.chance:.3f}; "
+        "95 % intervals by bootstrap over dialogues.",
         markup=False,
     )
     told = "; ".join(f"{name} {figure}" for name, figure in PAPER.items())

@@ -19,7 +19,7 @@ from tertulia.core.errors import DataError, UsageError
 from tertulia.core.estimate import Estimate
 from tertulia.core.progress import Progress, Silent
 from tertulia.corpus.candidates import RankTask
-from tertulia.judge.rank import Figures, RankSettings, figures_as_json, judge_rank
+from tertulia.judge.rank import Figures, RankSettings, figures_as_json, judge_rank, settings_of
 from tertulia.metrics.plots import band_plot
 from tertulia.talk.bot import Bot
 
@@ -37,6 +37,8 @@ def _numbers(value: Any) -> Any:
 class CurveConfig(RankSettings):
     """Which sizes, and how each is judged."""
 
+    data: str = ""
+    """A folder of dialogues, with a split to learn from and the one to judge on; by default that of the recipe."""
     sizes: Annotated[tuple[Annotated[int, Field(ge=2)], ...], BeforeValidator(_numbers)] = Field(
         (100, 300, 1000, 3000), min_length=1
     )
@@ -78,6 +80,8 @@ def learning_curve(
     `recipe` says how is trained: a folder whose curve was made another way is refused.
     """
     progress = progress or Silent()
+    if len(settings := settings_of(config, tasks)) > 1:
+        raise UsageError(f"A curve has one setting, not {len(settings)}: give one persona and one wording.")
     config.out.mkdir(parents=True, exist_ok=True)
     _same_curve(config, recipe or {})
     done = {point.size: point for point in read_points(config.out / POINTS)}

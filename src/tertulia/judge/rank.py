@@ -48,7 +48,7 @@ class RankSettings(Config):
     published: bool = False
     """Rank among the candidates that the data brings along with its replies, as ParlAI's Persona-Chat does."""
     persona: Annotated[tuple[Whose, ...], BeforeValidator(_several)] = ()
-    """Whose persona the bot is shown: none, own, their (of whom it answers), both, or several of these one by one."""
+    """Whose persona the bot is shown: none, own, their, both, or several of these one by one; own if there is any."""
     wording: Annotated[tuple[Wording, ...], BeforeValidator(_several)] = ()
     """Wording of the personas, original or revised, or both one by one; by default original."""
     speaker: str | None = None

@@ -141,9 +141,7 @@ class Attention(nn.Module):
         found = scaled_dot_product_attention(queries, *memory, attn_mask=state.memory_bias)
         return self.out(state.groups.apart(found).reshape(x.shape))  # type: ignore[no-any-return]
 
-    def step(
-        self, x: torch.Tensor, prefix: KeyValue, tail: Tail, state: "Decoding"
-    ) -> tuple[torch.Tensor, Tail]:
+    def step(self, x: torch.Tensor, prefix: KeyValue, tail: Tail, state: "Decoding") -> tuple[torch.Tensor, Tail]:
         """What each row finds in what its context read and in its own tokens, the newest included. x: (rows, width)"""
         groups = state.groups
         queries = self.query(x).view(len(x), self.heads, -1)  # (rows, heads, width / heads)
@@ -155,7 +153,7 @@ class Attention(nn.Module):
             scores += state.prefix_bias
         own_scores = (own.keys @ queries[..., None]).squeeze(-1)  # (rows, heads, tokens)
         weights = torch.cat([scores, groups.together(own_scores)], -1).softmax(-1)
-        read, written = weights.split([scores.shape[-1], tail.length], -1)
+        read, written = weights[..., : -tail.length], weights[..., -tail.length :]
         found = groups.apart(read @ prefix.values)  # (rows, heads, width / heads)
         found = found + (groups.apart(written)[:, :, None] @ own.values).squeeze(2)
         return self.out(found.reshape(x.shape)), tail

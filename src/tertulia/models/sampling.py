@@ -94,7 +94,7 @@ def _from_nucleus(
     Positive floats are in the order of their bits as whole numbers, so that halving finds the very weight. Tokens that
     weigh the same as the last one are in, too.
     """
-    weights = (_without(logits, forbidden) / temperature).softmax(-1)
+    weights = (_without(logits, forbidden) / temperature).softmax(-1, dtype=torch.float32)
     few = (1 - top_p) / weights.shape[1]  # all that weigh less are worth less than what may be left out
     low = torch.full_like(weights[:, :1], few).view(torch.int32)  # weights from here on reach the share
     high = weights.amax(-1, keepdim=True).view(torch.int32) + 1  # from here on they do not

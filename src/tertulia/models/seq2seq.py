@@ -1,4 +1,4 @@
-"""LSTM Seq2Seq (Sutskever et al. 2014), as Persona-Chat has it (Zhang et al. 2018): the persona stands before the turns.
+"""LSTM Seq2Seq (Sutskever et al. 2014), as in Persona-Chat (Zhang et al. 2018): the persona stands before the turns.
 
 An encoder reads persona and turns, a decoder writes the next turn. As the encoder reads forward only, what it knows
 before each turn of a talk is a state on its way: a talk is read once, however many of its turns count. Without encoder
@@ -44,14 +44,14 @@ R = TypeVar("R", bound=RecurrentConfig)
 
 
 class RecurrentWriter(nn.Module, Generic[R]):
-    """A table of words, and how a model begins, is saved and is loaded."""
+    """How a model begins, is saved and is loaded; its words, and what they cost."""
 
     config_type: type[R]
+    words: WordTable
 
-    def __init__(self, config: R, tokenizer: Tokenizer, *, hidden: int) -> None:
+    def __init__(self, config: R, tokenizer: Tokenizer) -> None:
         super().__init__()
         self.config, self.tokenizer = config, tokenizer
-        self.words = WordTable(len(tokenizer), config.dim, hidden=hidden)
         self.dropout = nn.Dropout(config.dropout)
 
     @classmethod
@@ -99,6 +99,10 @@ class RecurrentWriter(nn.Module, Generic[R]):
 
     def _losses(self, states: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         return self.words.losses(self.dropout(states), targets)
+
+    def _nll(self, losses: torch.Tensor, owners: torch.Tensor, talks: int) -> Nll:
+        """Losses of tokens (n,), by the talk that each is of."""
+        return Nll(summed(losses, owners.to(losses.device), talks), owners.bincount(minlength=talks))
 
 
 def pack(rows: Sequence[Sequence[int]], device: torch.device) -> PackedSequence:
@@ -181,7 +185,8 @@ class Seq2Seq(RecurrentWriter[Seq2SeqConfig]):
 
     def __init__(self, config: Seq2SeqConfig, tokenizer: Tokenizer) -> None:
         attends = config.encoder and config.attention
-        super().__init__(config, tokenizer, hidden=config.hidden * (2 if attends else 1))
+        super().__init__(config, tokenizer)
+        self.words = WordTable(len(tokenizer), config.dim, hidden=config.hidden * (2 if attends else 1))
         self.encoder = nn.LSTM(config.dim, config.hidden) if config.encoder else None
         self.cell = nn.Linear(config.hidden, config.hidden) if config.encoder else None
         self.query = nn.Linear(config.hidden, config.hidden, bias=False) if attends else None
@@ -189,16 +194,11 @@ class Seq2Seq(RecurrentWriter[Seq2SeqConfig]):
 
     def nll(self, talks: Sequence[Talk], /, *, scored: Scored = "all") -> Nll:
         """How improbable the turns that count are, in one pass."""
-        streams, owners = [], []
-        for i, talk in enumerate(talks):
-            for found in streams_of(talk, self.tokenizer, scored, self.config.longest):
-                streams.append(found)
-                owners.append(i)
+        streams, owners = streams_of(talks, self.tokenizer, scored, self.config.longest)
         if not streams:
-            return Nll(self.words.bias.new_zeros(len(talks)), torch.zeros(len(talks), dtype=torch.long))
+            return self._nll(self.words.bias[:0], torch.zeros(0, dtype=torch.long), len(talks))
         losses, of = self._written(streams) if self.encoder else self._streamed(streams)
-        talk_of = torch.tensor(owners, device=self._device)[of]
-        return Nll(summed(losses, talk_of, len(talks)), talk_of.bincount(minlength=len(talks)))
+        return self._nll(losses, torch.tensor(owners, device=self._device)[of], len(talks))
 
     @torch.no_grad()
     def start(self, talks: Sequence[Talk], /) -> LstmState:
@@ -241,7 +241,7 @@ class Seq2Seq(RecurrentWriter[Seq2SeqConfig]):
     def _written(self, streams: Sequence[Stream]) -> tuple[torch.Tensor, torch.Tensor]:
         """The same where an encoder reads what is before a turn."""
         turns = turns_in(streams, self._device)
-        read = self._read([found.ids for found in streams])  # (n, t + 1, hidden)
+        read = self._read([found.ids[: marks_in(found)[-1]] for found in streams])  # (n, t + 1, hidden)
         begin = self._outset(read[turns.stream, turns.place])
         states = self.decoder(self._embed(turns.inputs), begin)[0].data  # (places, hidden)
         row = rows_of(turns.inputs)
@@ -285,7 +285,7 @@ class _Grid(NamedTuple):
 
     @classmethod
     def of(cls, owner: torch.Tensor) -> "_Grid":
-        owners, row, counts = owner.unique(return_inverse=True, return_counts=True)
+        owners, row, counts = torch.unique(owner, return_inverse=True, return_counts=True)
         order = row.argsort(stable=True)
         firsts = (counts.cumsum(0) - counts)[row[order]]
         column = torch.empty_like(row)
@@ -302,8 +302,15 @@ class _Grid(NamedTuple):
         return values[self.row, self.column]
 
 
-def streams_of(talk: Talk, tokenizer: Tokenizer, scored: Scored, longest: int) -> Iterator[Stream]:
-    """A talk as streams of at most so many tokens, in which each turn that counts does so once."""
+def streams_of(
+    talks: Sequence[Talk], tokenizer: Tokenizer, scored: Scored, longest: int
+) -> tuple[list[Stream], list[int]]:
+    """Talks as streams of about so many tokens, in which each turn that counts does so once; and whose each is."""
+    found = [(part, i) for i, talk in enumerate(talks) for part in _parts(talk, tokenizer, scored, longest)]
+    return [part for part, _ in found], [i for _, i in found]
+
+
+def _parts(talk: Talk, tokenizer: Tokenizer, scored: Scored, longest: int) -> Iterator[Stream]:
     if scored == "last":
         if talk.turns:
             context = context_of(_before(talk, len(talk.turns) - 1), tokenizer, longest)
@@ -323,15 +330,19 @@ def context_of(talk: Talk, tokenizer: Tokenizer, longest: int) -> tuple[int, ...
     return stream(talk, tokenizer, longest=longest).ids[-longest:]
 
 
+def marks_in(found: Stream) -> list[int]:
+    """Where the turns that count begin: with a mark, which does not."""
+    return [at for at in range(len(found.ids) - 1) if found.counts[at + 1] and not found.counts[at]]
+
+
 def turns_in(streams: Sequence[Stream], device: torch.device) -> Turns:
-    """The turns that count; each begins with its mark, which does not."""
+    """The turns that count."""
     of, places, rows = [], [], []
-    for i, (ids, counts) in enumerate(streams):
-        marks = [at for at in range(len(ids) - 1) if counts[at + 1] and not counts[at]]
-        for at in marks:
+    for i, found in enumerate(streams):
+        for at in marks_in(found):
             of.append(i)
             places.append(at)
-            rows.append(ids[at : ids.index(END, at) + 1])
+            rows.append(found.ids[at : found.ids.index(END, at) + 1])
     return Turns(
         torch.tensor(of, device=device),
         torch.tensor(places, device=device),
@@ -340,9 +351,7 @@ def turns_in(streams: Sequence[Stream], device: torch.device) -> Turns:
     )
 
 
-def read_forward(
-    encoder: nn.LSTM, words: WordTable, dropout: nn.Module, rows: Sequence[Sequence[int]]
-) -> torch.Tensor:
+def read_forward(encoder: nn.LSTM, words: WordTable, dropout: nn.Module, rows: Sequence[Sequence[int]]) -> torch.Tensor:
     """The states before the first token (zeros), after it, and so on: (n, longest + 1, hidden). Rows may be empty."""
     found = words.bias.new_zeros(len(rows), max(map(len, rows)) + 1, encoder.hidden_size)
     some = [i for i, row in enumerate(rows) if row]
@@ -352,6 +361,11 @@ def read_forward(
         states, _ = pad_packed_sequence(packed, batch_first=True)  # (some, longest, hidden)
         found = found.index_put((torch.tensor(some, device=found.device),), nn.functional.pad(states, (0, 0, 1, 0)))
     return found
+
+
+def without_persona(talk: Talk) -> Talk:
+    """The turns alone."""
+    return replace(talk, persona=())
 
 
 def _before(talk: Talk, turn: int) -> Talk:
@@ -366,5 +380,5 @@ def _begin_recurrent(module: nn.RNNBase | nn.RNNCellBase) -> None:
             if name.startswith("bias_ih") and isinstance(module, nn.LSTM | nn.LSTMCell):
                 weight[module.hidden_size : 2 * module.hidden_size] = 1.0
             continue
-        for gate in weight.split(module.hidden_size):
+        for gate in torch.split(weight, module.hidden_size):
             (nn.init.orthogonal_ if "weight_hh" in name else nn.init.xavier_uniform_)(gate)

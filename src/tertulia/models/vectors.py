@@ -85,7 +85,7 @@ class WordTable(nn.Module):
 
     def losses(self, states: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Negative log-likelihood of each target: (n, hidden) and (n,) as (n,)."""
-        parts = zip(states.split(AT_ONCE), targets.split(AT_ONCE), strict=True)
+        parts = zip(torch.split(states, AT_ONCE), torch.split(targets, AT_ONCE), strict=True)
         return torch.cat([functional.cross_entropy(self.logits(h), t, reduction="none") for h, t in parts])
 
     @torch.no_grad()

@@ -33,3 +33,14 @@ RECIPES.add(
     "tertulia.train.recipes.cross_encoder:RECIPE",
     "reads query and candidate together: puts the best of another ranker in order",
 )
+RECIPES.add("transformer", "tertulia.train.recipes.writers:TRANSFORMER", "a Transformer that writes replies")
+RECIPES.add("evolved", "tertulia.train.recipes.writers:EVOLVED", "an Evolved Transformer that writes replies (Meena)")
+RECIPES.add("seq2seq", "tertulia.train.recipes.writers:SEQ2SEQ", "an LSTM that writes replies (Persona-Chat)")
+RECIPES.add(
+    "profile-memory-writer",
+    "tertulia.train.recipes.writers:PROFILE_MEMORY",
+    "an LSTM that writes with attention to persona sentences (Persona-Chat)",
+)
+RECIPES.add("hred", "tertulia.train.recipes.writers:HRED_RECIPE", "a hierarchical recurrent model that writes replies")
+RECIPES.add("vhred", "tertulia.train.recipes.writers:VHRED_RECIPE", "HRED with a latent variable for each turn")
+RECIPES.add("vhcr", "tertulia.train.recipes.writers:VHCR_RECIPE", "VHRED with a latent variable for each conversation")

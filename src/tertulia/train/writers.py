@@ -24,7 +24,7 @@ from tertulia.core.errors import DataError
 from tertulia.core.progress import Progress
 from tertulia.corpus.load import load_dialogues
 from tertulia.models.checkpoint import count_parameters, seal
-from tertulia.models.generator import Generator, Scored, Talk, counted
+from tertulia.models.generator import Generator, Nll, Scored, Talk, counted
 from tertulia.models.huggingface import use_threads
 from tertulia.models.tokenizer import Kind, Tokenizer, count_words, learn_tokenizer
 from tertulia.train.data import some
@@ -205,12 +205,19 @@ def batches_of(sizes: Sequence[int], tokens: int, rng: random.Random | None) -> 
 
 
 @torch.no_grad()
-def perplexity(model: Generator, talks: Sequence[Talk], *, tokens: int = 3000) -> dict[str, float]:
-    """Of the own turns of some talks: per word (ends included) and per token; a variational model says a bound."""
+def perplexity(
+    model: Generator,
+    talks: Sequence[Talk],
+    *,
+    tokens: int = 3000,
+    nll: Callable[[list[Talk]], Nll] | None = None,
+) -> dict[str, float]:
+    """Of the own turns of some talks, per word (ends included) and per token; by the model's own count, or by `nll`."""
     sizes = [talk_size(talk, model.tokenizer) for talk in talks]
     total, count = 0.0, 0
     for batch in batches_of(sizes, tokens, None):
-        found = model.nll([talks[place] for place in batch], scored="own")
+        some_talks = [talks[place] for place in batch]
+        found = nll(some_talks) if nll else model.nll(some_talks, scored="own")
         total, count = total + float(found.total.sum()), count + int(found.tokens.sum())
     words = sum(
         count_words(text)

@@ -195,5 +195,5 @@ FILES = TextReader(
     beside=beside,
     files=files,
     write_folder=write_folder,
-    endings=_ENDINGS,
+    endings=(),
 )

@@ -9,6 +9,7 @@ conversation. One class serves all rankers: a run's manifest says which one to l
 import random
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Protocol, Self
 
@@ -182,22 +183,25 @@ class RankerBot:
         return [Candidate(pool.texts[places[i]], float(scores[i]), None, pool.sources[places[i]]) for i in order]
 
     def _considered(self, ask: Ask, query: Query, ranked: Sequence[Candidate]) -> tuple[Candidate, ...]:
-        """The best ones in their final order, with what must not be said marked as dropped."""
+        """The best ones in their final order, with what must not be said marked as dropped.
+
+        A re-ranker reads only what may be said; the dropped ones then stand at the end.
+        """
         heard, wanted = Heard.by(ask), self.options.candidates
-        found: list[Candidate] = []
         room = max(wanted, RERANKED) if self.reranker else wanted
+        found: list[Candidate] = []
         for candidate in ranked:
             why = heard.against(candidate.text, repeat_overlap=self.options.repeat_overlap)
-            found.append(Candidate(candidate.text, candidate.score, why, candidate.source))
+            found.append(replace(candidate, dropped=why))
             room -= why is None
             if room == 0:
                 break
-        if self.reranker:
-            scores = self._reranked(query, [c.text for c in found], [c.score or 0.0 for c in found])
-            again = [Candidate(c.text, s, c.dropped, c.source) for c, s in zip(found, scores, strict=True)]
-            found = sorted(again, key=lambda c: -(c.score or 0.0))
-        kept = np.cumsum([c.dropped is None for c in found])
-        return tuple(c for c, n in zip(found, kept, strict=True) if n <= wanted)
+        if self.reranker is None:
+            return tuple(found)
+        fresh = [c for c in found if c.dropped is None]
+        scores = self._reranked(query, [c.text for c in fresh], [c.score or 0.0 for c in fresh])
+        order = sorted(range(len(fresh)), key=lambda i: -scores[i])[:wanted]
+        return (*(replace(fresh[i], score=scores[i]) for i in order), *(c for c in found if c.dropped))
 
     def _reranked(self, query: Query, texts: Sequence[str], scores: Sequence[float]) -> list[float]:
         """Scores by which the best 20 stand before all others, in the re-ranker's order."""
