@@ -175,7 +175,7 @@ def report(bot: RankerBot, asks: list[Ask], grown: float, *, singles: int, batch
     figures["asks_seconds"] = sum(s.wall for s in many["reply"]) / 1e3
     print(f"{len(asks)} asks in batches: {figures['asks_seconds']:.2f} seconds")
     print(
-        f"recall@10 of the search {figures['recall_at_10']:.4f}; memory {grown:.0f} MB, float32 {table.nbytes / 1e6:.0f}"
+        f"recall@10 of the search {figures['recall_at_10']:.4f}; {grown:.0f} MB, the floor's {table.nbytes / 1e6:.0f}"
     )
     settings = {"replies": len(bot.pool), "dim": int(table.shape[1]), "asks": len(asks), "singles": singles}
     settings |= {"batch": batch, "source": source, "threads": os.environ.get("OMP_NUM_THREADS", "")}

@@ -118,7 +118,9 @@ def test_convert_dialogues_to_every_format(tertulia: Tertulia, talk: Path, tmp_p
     assert [t.text for t in found.turns] == ["hi", "hello", "bye"]
 
 
-@pytest.mark.parametrize("name", [n for n in READERS if READERS.get(n).holds == "exchanges"])
+@pytest.mark.parametrize(
+    "name", [n for n in READERS if READERS.get(n).holds == "exchanges" and not n.startswith("ubuntu-")]
+)
 def test_convert_to_exchanges(tertulia: Tertulia, talk: Path, begin: Path, tmp_path: Path, name: str) -> None:
     out = tmp_path / f"converted{READERS.get(name).endings[0]}"
     told = tertulia("corpus", "convert", begin, out, "--to", name)
@@ -126,6 +128,21 @@ def test_convert_to_exchanges(tertulia: Tertulia, talk: Path, begin: Path, tmp_p
     assert [e.response.text for e in load_exchanges(out)] == ["they do [bold]", "no idea"]
     tertulia("corpus", "convert", talk, tmp_path / "replies.jsonl", "--to", "exchanges")
     assert [e.response.text for e in load_exchanges(tmp_path / "replies.jsonl")] == ["hello", "bye"]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("ubuntu-pairs", "a label is 0 or 1"), ("ubuntu-ranking", "must stand among candidates")]
+)
+def test_labels_are_not_dropped_for_a_format_without_them(
+    tertulia: Tertulia, talk: Path, begin: Path, tmp_path: Path, name: str, why: str
+) -> None:
+    told = tertulia("corpus", "convert", begin, tmp_path / "x.csv", "--to", name)
+    assert (told.code, why in told.err, (tmp_path / "x.csv").exists()) == (1, True, False)
+
+
+def test_replies_become_true_pairs(tertulia: Tertulia, talk: Path, tmp_path: Path) -> None:
+    assert "2 exchanges in" in tertulia("corpus", "convert", talk, tmp_path / "x.csv", "--to", "ubuntu-pairs").out
+    assert [(e.response.text, e.label) for e in load_exchanges(tmp_path / "x.csv")] == [("hello", "1"), ("bye", "1")]
 
 
 def test_exchanges_become_our_own_by_default(tertulia: Tertulia, begin: Path, tmp_path: Path) -> None:

@@ -237,9 +237,12 @@ class HRED(RecurrentWriter[HREDConfig]):
 
     def _told(self, layout: Layout, losses: torch.Tensor) -> Nll:
         """Losses of turns by talk."""
-        owner = layout.owner[layout.window]
-        sizes = rows_of(layout.targets).bincount() if layout.targets is not None else owner
-        return Nll(summed(losses, owner, layout.talks), summed(sizes, owner, layout.talks))
+        return Nll(summed(losses, layout.owner[layout.window], layout.talks), self._tokens(layout))
+
+    def _tokens(self, layout: Layout) -> torch.Tensor:
+        """How many tokens of each talk count: (n,)."""
+        sizes = layout.window if layout.targets is None else rows_of(layout.targets).bincount()  # (r,)
+        return summed(sizes, layout.owner[layout.window], layout.talks)
 
     def _kl(self, layout: Layout, run: Run) -> torch.Tensor:
         """Of all that was drawn for each talk: (n,)."""
@@ -257,7 +260,7 @@ def lay(
     cut: bool,
     device: torch.device,
 ) -> Layout:
-    """Lay talks out; with nothing `scored`, to write the next turn. With `cut`, no more of a turn counts than is read."""
+    """Lay talks out; with nothing `scored`, to write the next turn. With `cut`, a turn counts as far as it is read."""
     numbers: dict[tuple[str, bool], int] = {}
     windows: list[list[int]] = []
     about: list[tuple[int, int]] = []  # of each window: the talk, and the turns given

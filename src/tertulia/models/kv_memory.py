@@ -91,8 +91,8 @@ class KVProfileMemory(ProfileMemory):
 
     def queries(self, queries: Sequence[Query], /) -> Queries:
         """Encode queries: (n, d), of length 1; q++ where there is a memory."""
-        first = self.first_hop(queries)
-        return Queries(torch.cat([self.second_hop(part) for part in first.split(AT_ONCE)]).numpy())
+        parts = self.first_hop(queries).split(AT_ONCE)  # type: ignore[no-untyped-call]
+        return Queries(torch.cat([self.second_hop(part) for part in parts]).numpy())
 
     def first_hop(self, queries: Sequence[Query]) -> torch.Tensor:
         """Queries with what they need of the persona, q+: (n, d)."""

@@ -2,7 +2,7 @@
 
 Before a turn, a Gaussian prior is made from the state of the conversation; in training the variable is drawn from a
 posterior that has also heard the turn, and the KL divergence between the two is part of the loss. Lest the decoder do
-without it, the divergence is weighed in slowly (`annealed`), and words that the decoder sees are left out (word drop;
+without it, the trainer weighs the divergence in slowly (`kl_weight`), and words that the decoder sees are left out (word drop;
 Bowman et al. 2016), as in Ghandeharioun et al. (2019). Differences from the paper: those of `tertulia.models.hred`; the
 variable reaches the decoder through its first state alone, as in the code of the latter.
 
@@ -98,10 +98,9 @@ class VHRED(HRED):
         dice = torch.Generator(self._device).manual_seed(generator)
         layout = self._lay(talks, scored)
         heard = self._hear(layout)
-        runs = [self._run(layout, heard, dice) for _ in range(samples)]
-        weights = torch.stack([self._weights(layout, run) for run in runs])  # (samples, drawn together)
-        total = summed(math.log(samples) - weights.logsumexp(0), self._drawn_for(layout), layout.talks)
-        return Nll(total, self._told(layout, runs[0].losses).tokens)
+        draws = [self._weights(layout, self._run(layout, heard, dice)) for _ in range(samples)]
+        found = math.log(samples) - torch.stack(draws).logsumexp(0)  # (drawn together,)
+        return Nll(summed(found, self._drawn_for(layout), layout.talks), self._tokens(layout))
 
     def _weights(self, layout: Layout, run: Run) -> torch.Tensor:
         """log p(x | z) p(z) / q(z | x) of what is drawn together: here, of each turn (r,)."""
@@ -132,12 +131,3 @@ class VHRED(HRED):
         dropped = torch.rand(inputs.data.shape, device=inputs.data.device) < self.config.word_drop
         dropped[: int(inputs.batch_sizes[0])] = False  # the marks
         return with_data(inputs, inputs.data.masked_fill(dropped, UNKNOWN))
-
-
-def annealed(step: int, steps: int = 25_000) -> float:
-    """The weight of the KL divergence at an update (the first is 0).
-
-    >>> [annealed(step) for step in (0, 12_500, 100_000)]
-    [0.0, 0.5, 1.0]
-    """
-    return min(1.0, step / steps)

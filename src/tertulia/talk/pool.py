@@ -70,7 +70,7 @@ class ReplyPool:
 
     def __post_init__(self) -> None:
         small = len(self.texts) <= SMALL
-        object.__setattr__(self, "_table", _single(self.vectors) if small else None)
+        object.__setattr__(self, "_table", _single(np.array(self.vectors)) if small else None)
         object.__setattr__(self, "_sketch", None if small else Sketch(self.vectors))
 
     def __len__(self) -> int:
@@ -116,7 +116,7 @@ class ReplyPool:
 
     def rows(self, places: NDArray[np.int64]) -> Floats:
         """The vectors at these places, in the precision models compute in."""
-        return _single(self.vectors[places]) if self._table is None else self._table[places]
+        return _single(np.take(self.vectors, places, axis=0)) if self._table is None else self._table[places]
 
     def nearest(self, vectors: Floats, count: int) -> Nearest:
         """The replies whose product with each vector is largest, best first; all where the pool is smaller."""
@@ -172,4 +172,5 @@ def encode(texts: Sequence[str], ranker: Ranker, progress: Progress) -> NDArray[
 
 def _single(vectors: NDArray[np.float16]) -> Floats:
     """In single precision; torch has the processor do it, which NumPy does not: ten times faster."""
-    return torch.from_numpy(np.array(vectors, dtype=np.float16)).float().numpy()
+    found: Floats = torch.from_numpy(vectors).float().numpy()
+    return found

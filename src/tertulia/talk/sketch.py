@@ -47,7 +47,7 @@ class Sketch:
             apart = np.zeros(len(found[part]), dtype=np.uint16)
             for theirs, word in zip(self._words, own, strict=True):
                 apart += np.bitwise_count(theirs[part] ^ word)
-            np.multiply(_COSINES[apart], self._lengths[part], out=found[part])
+            np.multiply(np.take(_COSINES, apart), self._lengths[part], out=found[part])
         return found
 
     def best(self, query: Floats, count: int) -> NDArray[np.int64]:

@@ -8,8 +8,9 @@ conversation. One class serves all rankers: a run's manifest says which one to l
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Protocol, Self
 
@@ -174,15 +175,16 @@ class RankerBot:
         chosen = fresh[(ask.attempt - 1) % len(fresh)]
         return _Choice(chosen.text, chosen.score, considered, note)
 
-    def _ranked(self, encoded: Queries, places: NDArray[np.int64], seed: int, pool: ReplyPool) -> list[Candidate]:
+    def _ranked(self, encoded: Queries, places: NDArray[np.int64], seed: int, pool: ReplyPool) -> Iterator[Candidate]:
         """All that was found by falling score; equal scores (but for the noise of sums) in an order by the seed."""
         scores = self.ranker.scores(encoded, pool.rows(places)[None])[0]
         draw = np.random.default_rng(seed).random(len(scores))
         spread = float(np.ptp(scores)) or 1.0
         order = np.lexsort((draw, -np.round(scores / spread, 6)))
-        return [Candidate(pool.texts[places[i]], float(scores[i]), None, pool.sources[places[i]]) for i in order]
+        for i in order:
+            yield Candidate(pool.texts[places[i]], float(scores[i]), None, pool.sources[places[i]])
 
-    def _considered(self, ask: Ask, query: Query, ranked: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    def _considered(self, ask: Ask, query: Query, ranked: Iterable[Candidate]) -> tuple[Candidate, ...]:
         """The best ones in their final order, with what must not be said marked as dropped.
 
         A re-ranker reads only what may be said; the dropped ones then stand at the end.
@@ -222,7 +224,7 @@ class RankerBot:
         rng = random.Random(ask.seed)
         count = self.options.candidates
         if query.persona and pool.openers:
-            drawn = tuple(self._ranked(encoded, np.array(pool.openers), ask.seed, pool)[:count])
+            drawn = tuple(islice(self._ranked(encoded, np.array(pool.openers), ask.seed, pool), count))
             order = rng.sample(drawn, len(drawn))
         else:
             some = pool.openers or range(len(pool))

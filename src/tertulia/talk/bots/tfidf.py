@@ -37,7 +37,7 @@ class TfidfOptions(Config):
     """What is looked for: the last message, or all that was said."""
     persona_weight: float = Field(0.5, ge=0)
     """Weight of the persona beside what was said in the query when the bot talks; 0 ignores it."""
-    rank_persona_weight: float = Field(2.0, ge=0)
+    rank_persona_weight: float = Field(1.5, ge=0)
     """The same when given replies are ranked."""
     candidates: int = Field(10, ge=1, le=1000)
     """How many of the nearest replies to consider."""

@@ -34,7 +34,7 @@ class CrossConfig(RankerConfig):
     """Share of training pairs that see a persona."""
     epochs: int = Field(1, ge=1)
     """Times through the data, at most."""
-    valid_dialogues: int | None = Field(20, ge=2)
+    valid_dialogues: int = Field(20, ge=2)
     """Validate on so many dialogues: every candidate is read with its query, which takes time."""
     pool: bool = False
     """It cannot search a pool; it goes with another bot, as `rerank=RUN`."""

@@ -16,22 +16,24 @@ from tertulia.core.dialogue import Json
 from tertulia.core.progress import Progress, Silent
 from tertulia.corpus.candidates import RankTask
 from tertulia.models.kv_memory import Hop, KVProfileMemory
+from tertulia.models.profile_memory import ProfileMemoryConfig
 from tertulia.models.ranker import Pair
 from tertulia.train.rankers import TrainedRanker, query_of, train_ranker
 from tertulia.train.recipe import Recipe
-from tertulia.train.recipes.profile_memory import ProfileMemoryRecipe
-from tertulia.train.recipes.starspace import build
+from tertulia.train.recipes.starspace import WordVectorRecipe, build
 
 NAME = "kv-memory"
 AT_ONCE = 64
 """Tasks that are measured in one go."""
 
 
-class KVMemoryRecipe(ProfileMemoryRecipe):
+class KVMemoryRecipe(WordVectorRecipe):
     """What is learned from, how, and which settings of the second hop are tried."""
 
-    recipe: Literal["kv-memory"] = "kv-memory"  # type: ignore[assignment]
+    recipe: Literal["kv-memory"] = "kv-memory"
     """The recipe's name, so that a run's own config can be trained again."""
+    model: ProfileMemoryConfig = ProfileMemoryConfig()
+    """What it is made of."""
     breadths: tuple[int, ...] = Field((30, 100, 300), min_length=1)
     """Numbers of nearest memories that are tried."""
     sharpnesses: tuple[float, ...] = Field((5.0, 10.0, 20.0), min_length=1)
