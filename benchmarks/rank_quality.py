@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from common import finish
-
 from tertulia.core.progress import Silent
 from tertulia.corpus.load import load_dialogues
 from tertulia.judge.rank import RankConfig, Setting, judge_rank, rank_tasks

@@ -89,7 +89,7 @@ def test_the_decoders_branches_look_back_eleven_and_seven() -> None:
     branches = drawn(DecoderBranches(8))
     x = torch.randn(1, 30, 8)
     changed = x.clone()
-    changed[0, 9] += 1
+    changed[0, 9, 0] += 1
     differs = (branches(x)[0] - branches(changed)[0]).abs().amax(-1)[0] > 1e-6  # (30,)
     assert differs.nonzero().flatten().tolist() == list(range(9, 9 + 10 + 6 + 1))
 

@@ -79,7 +79,7 @@ def test_steps_give_what_the_full_pass_gives(kind: str) -> None:
         full = model.nll([talk.said(reply) for talk, reply in zip(TALKS, REPLIES, strict=True)], scored="last")
     found = stepped(model, TALKS, REPLIES, fan=3)
     assert torch.allclose(found, full.total[:, None].expand(-1, 3), atol=1e-4)
-    assert full.tokens.tolist() == [2, 6, 1, 2, 4]
+    assert full.tokens.tolist() == [2, 7, 1, 2, 4]
 
 
 @kinds

@@ -121,5 +121,5 @@ def test_a_damaged_memory_is_told(tmp_path: Path, damage: str) -> None:
         np.save(tmp_path / VALUES, np.zeros((3, 8), np.float16))
     else:
         (tmp_path / VALUES).write_text("no array", encoding="utf-8")
-    with pytest.raises(DataError, match="memory in .* is missing or damaged"):
+    with pytest.raises(DataError, match=r"memory in .* is missing or damaged"):
         KVProfileMemory.load(tmp_path)

@@ -17,7 +17,9 @@ PAIRS = [
     Pair(Query(("hello , who are you ?",), PERSONA), "i am the one who keeps bees", 0),
     Pair(Query(("hello there", "hi !", "do you like honey ?"), PERSONA), "yes , bees and honey", 1),
     Pair(Query(("what do you paint ?",)), "boats , blue boats", 2),
-    Pair(Query(("good morning", "is it ?", "what is your dog called ?", "rex", "and the other ?"), PERSONA[:1]), "max", 3),
+    Pair(
+        Query(("good morning", "is it ?", "what is your dog called ?", "rex", "and the other ?"), PERSONA[:1]), "max", 3
+    ),
 ]
 QUERIES = [pair.query for pair in PAIRS]
 REPLIES = [pair.reply for pair in PAIRS]

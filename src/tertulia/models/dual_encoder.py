@@ -34,6 +34,8 @@ END_OF_UTTERANCE, END_OF_TURN = "__eou__", "__eot__"
 WORDS = "words.txt"
 AT_ONCE = 32
 """Rows that are read side by side: of like length, few enough to stay in the cache."""
+SPREAD = 0.4
+"""Standard deviation of the numbers that word vectors begin with: that of GloVe's own."""
 _TAG = re.compile(r"(__[a-z]+__)")
 
 Ids = NDArray[np.int64]
@@ -84,7 +86,7 @@ class DualEncoder(nn.Module):
     @torch.no_grad()
     def _begin(self) -> None:
         """Where learning starts: like fits like, and what is recurrent neither grows nor fades."""
-        nn.init.normal_(self.words.weight, std=0.1)
+        nn.init.normal_(self.words.weight, std=SPREAD)
         self.words.weight[PAD] = 0
         nn.init.eye_(self.match)
         nn.init.zeros_(self.bias)
@@ -103,7 +105,7 @@ class DualEncoder(nn.Module):
         """Begin with the given vectors of words, scaled to the length that the others have."""
         if not vectors:
             return
-        scale = 0.1 / float(np.stack(list(vectors.values())).std())
+        scale = SPREAD / float(np.stack(list(vectors.values())).std())
         for word, vector in vectors.items():
             self.words.weight[self.vocabulary.number(word)] = torch.from_numpy(vector) * scale
 

@@ -2,9 +2,9 @@
 
 Before a turn, a Gaussian prior is made from the state of the conversation; in training the variable is drawn from a
 posterior that has also heard the turn, and the KL divergence between the two is part of the loss. Lest the decoder do
-without it, the trainer weighs the divergence in slowly (`kl_weight`), and words that the decoder sees are left out (word drop;
-Bowman et al. 2016), as in Ghandeharioun et al. (2019). Differences from the paper: those of `tertulia.models.hred`; the
-variable reaches the decoder through its first state alone, as in the code of the latter.
+without it, the trainer weighs the divergence in slowly (`kl_weight`), and words that the decoder sees are left out
+(word drop; Bowman et al. 2016), as in Ghandeharioun et al. (2019). Differences from the paper: those of
+`tertulia.models.hred`; the variable reaches the decoder through its first state alone, as in the code of the latter.
 
 What `nll` gives is a bound; `importance_nll` comes the closer to the likelihood the more samples it draws:
 

@@ -7,6 +7,7 @@ conversation. One class serves all rankers: a run's manifest says which one to l
 """
 
 import random
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -26,7 +27,7 @@ from tertulia.core.reply import Ask, Candidate, Provenance, Reply
 from tertulia.corpus.load import load_dialogues
 from tertulia.models.checkpoint import MANIFEST, Manifest, read_manifest
 from tertulia.models.huggingface import use_threads
-from tertulia.models.ranker import Queries, Query, Ranker, score_candidates
+from tertulia.models.ranker import Floats, Game, Queries, Query, Ranker
 from tertulia.models.table import RANKERS
 from tertulia.talk.chat import OPENING
 from tertulia.talk.choosing import Heard, known_sentences
@@ -36,6 +37,8 @@ RERANKED = 20
 """How many of the best a re-ranker reads."""
 AT_ONCE = 256
 """Asks encoded at once."""
+REMEMBERED = 50_000
+"""Given replies whose vectors are remembered."""
 MAX_TURNS = 20
 """Turns of context read where a run does not say what it was trained with."""
 TRAIN = "Train one with `tertulia train RECIPE.toml --out RUN` (configs/ has recipes), then talk to RUN."
@@ -95,6 +98,8 @@ class RankerBot:
         self.options = options or RankerOptions()
         self.spec, self.fingerprint = spec, fingerprint
         self.max_turns = self.options.max_turns or max_turns
+        self._known: dict[str, Floats] = {}
+        self._lock = threading.Lock()
 
     @classmethod
     def build(cls, target: str, options: RankerOptions, /) -> Self:
@@ -144,10 +149,23 @@ class RankerBot:
         if not any(candidates):
             return [[] for _ in asks]
         queries = [self._query(ask) for ask in asks]
-        first = score_candidates(self.ranker, queries, candidates)
+        game = Game(candidates)
+        first = game.scores(self.ranker, self.ranker.queries(queries), self._encoded(game.texts))
         if self.reranker is None:
             return first
         return [self._reranked(*row) for row in zip(queries, candidates, first, strict=True)]
+
+    def _encoded(self, texts: Sequence[str]) -> Floats:
+        """Vectors of given replies; those of the last calls are remembered, as distractors come again and again."""
+        with self._lock:
+            known = {text: self._known[text] for text in texts if text in self._known}
+        new = [text for text in texts if text not in known]
+        known |= dict(zip(new, self.ranker.replies(new), strict=True)) if new else {}
+        with self._lock:
+            if len(self._known) + len(new) > REMEMBERED:
+                self._known.clear()
+            self._known.update((text, known[text]) for text in new[:REMEMBERED])
+        return np.stack([known[text] for text in texts])
 
     def _query(self, ask: Ask) -> Query:
         turns = tuple(turn.text for turn in ask.dialogue.turns[-self.max_turns :])

@@ -1,0 +1,168 @@
+"""The recipes of the word-vector rankers: they learn, twice the same, and go on where they were interrupted."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tertulia.core.dialogue import Dialogue, Persona, Turn
+from tertulia.core.errors import ConfigError
+from tertulia.core.progress import Silent
+from tertulia.corpus.load import save_dialogues
+from tertulia.models.checkpoint import read_manifest
+from tertulia.models.kv_memory import KEYS, VALUES, Hop, KVProfileMemory
+from tertulia.models.ranker import Game, Query, Ranker
+from tertulia.models.starspace import Starspace
+from tertulia.models.table import RANKERS
+from tertulia.train.rankers import TrainedRanker, query_of, read_data
+from tertulia.train.recipe import read_recipe
+from tertulia.train.recipes.kv_memory import KVMemoryRecipe, measure_hops
+from tertulia.train.recipes.starspace import StarspaceRecipe, build
+from tertulia.train.record import read_record
+from tertulia.train.table import RECIPES
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+NAMES = ["starspace", "profile-memory", "kv-memory"]
+SMALL = {"model": {"dim": 16, "turns": 4}, "batch": 64, "epochs": 2, "max_dialogues": 30, "pool": False}
+HOPS = {"breadths": (5, 20), "sharpnesses": (5.0,), "weights": (0.2, 0.5)}
+FEW: dict[str, Any] = {"valid_dialogues": 12, **SMALL}
+
+
+def config(name: str, out: Path, **more: Any) -> Any:
+    hops = HOPS if name == "kv-memory" else {}
+    return RECIPES.get(name).config.model_validate({"out": out} | FEW | hops | more)
+
+
+def train(name: str, out: Path, progress: Any = None, **more: Any) -> TrainedRanker:
+    found = RECIPES.get(name).train(config(name, out, **more), progress or Silent())
+    assert isinstance(found, TrainedRanker)
+    return found
+
+
+class StoppedError(Exception):
+    pass
+
+
+class Stops(Silent):
+    """Interrupts a training after so many updates."""
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+        self.training = False
+
+    def step(self, title: str, total: int | None = None) -> None:
+        self.training = title == "Training"
+
+    def advance(self, n: int = 1) -> None:
+        self.left -= n if self.training else 0
+        if self.left == 0:
+            raise StoppedError
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("persona", ["own", "none"])
+def test_it_learns_fifty_dialogues(name: str, persona: str, tmp_path: Path) -> None:
+    """Those it is asked about are those it learns from, so it must find nearly every reply."""
+    many = {"max_dialogues": 50, "valid_dialogues": 50, "valid_split": "train", "epochs": 12, "patience": 12}
+    shape = {"dim": 64, "turns": 4, "word_dropout": 0.1}
+    found = train(name, tmp_path, model=shape, rate=0.02, persona=persona, **many)
+    assert found.record["valid"]["hits@1"] > 0.8
+    model = RANKERS.get(name).load(tmp_path)
+    assert isinstance(model, Ranker)
+    assert np.isfinite(model.queries([Query(("hello",)), Query(("hello",), ("I keep bees.",))]).vectors).all()
+
+
+def test_the_margin_learns_too(tmp_path: Path) -> None:
+    many = {"max_dialogues": 50, "valid_dialogues": 50, "valid_split": "train", "epochs": 12, "patience": 12}
+    found = train("starspace", tmp_path, model={"dim": 64, "loss": "margin"}, rate=0.02, **many)
+    assert found.record["valid"]["hits@1"] > 0.4, "0.05 by chance"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_seed_gives_the_same_weights(name: str, tmp_path: Path) -> None:
+    prints = {}
+    for run, seed in (("one", 0), ("two", 0), ("other", 1)):
+        train(name, tmp_path / run, seed=seed)
+        prints[run] = read_manifest(tmp_path / run)
+    assert prints["one"].fingerprint == prints["two"].fingerprint != prints["other"].fingerprint
+    again = {file: prints["two"].files[file] for file in (KEYS, VALUES) if name == "kv-memory"}
+    assert again.items() <= prints["one"].files.items()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_interrupted_run_goes_on_to_the_same_weights(name: str, tmp_path: Path) -> None:
+    train(name, tmp_path / "whole")
+    with pytest.raises(StoppedError):
+        train(name, tmp_path / "parts", Stops(8), keep_seconds=0)
+    train(name, tmp_path / "parts", keep_seconds=0, resume=True)
+    whole, parts = (read_manifest(tmp_path / run) for run in ("whole", "parts"))
+    assert whole.fingerprint == parts.fingerprint
+    losses = [[x.get("loss") for x in read_record(tmp_path / run / "record.jsonl")] for run in ("whole", "parts")]
+    assert losses[0] == losses[1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_folder_explains_itself(name: str, tmp_path: Path) -> None:
+    found = train(name, tmp_path, epochs=1)
+    manifest = read_manifest(tmp_path)
+    assert (manifest.bot, manifest.model) == (name, name)
+    assert manifest.training == found.figures()
+    assert {"model.safetensors", "words.txt", "config.toml", "record.jsonl"} <= set(manifest.files)
+    recipe, again = read_recipe(tmp_path / "config.toml")
+    assert recipe is RECIPES.get(name)
+    assert again == config(name, tmp_path, epochs=1)
+
+
+def test_the_hop_is_the_best_of_those_tried(tmp_path: Path) -> None:
+    record = train("kv-memory", tmp_path).record["hop"]
+    model, settings = KVProfileMemory.load(tmp_path), config("kv-memory", tmp_path)
+    assert isinstance(settings, KVMemoryRecipe)
+    data = read_data(settings)
+    measured = measure_hops(model, data.tasks, settings, Silent())
+    assert len(measured) == 5
+    assert record["hits@1"] == max(measured.values()) >= record["hits@1 without"] == measured[Hop(weight=0.0)]
+    assert model.hop == Hop(record["breadth"], record["sharpness"], record["weight"])
+    game = Game([task.candidates for task in data.tasks])
+    for hop, share in measured.items():
+        model.hop = hop
+        queries = model.queries([query_of(task.exchange, "own") for task in data.tasks])
+        scores = game.scores(model, queries, model.replies(game.texts))
+        right = [int(np.argmax(row)) == task.truth for row, task in zip(scores, data.tasks, strict=True)]
+        assert np.mean(right) == pytest.approx(share, abs=1.5 / len(right)), "but for a tie of rounded numbers"
+
+
+def test_a_hop_finds_what_was_answered_before(tmp_path: Path) -> None:
+    """Queries of a new dialogue are like those of training, replies too; words alone do not tell which belong."""
+    people = {"a": Persona(("I like tea.",)), "b": Persona(("I like rain.",))}
+    made = [
+        Dialogue(f"{i}", (Turn("a", f"ask{i % 50} please"), Turn("b", f"answer{i % 50} then")), people)
+        for i in range(200)
+    ]
+    save_dialogues(made[:150], tmp_path / "train.jsonl")
+    save_dialogues(made[150:], tmp_path / "valid.jsonl")
+    options = {"data": str(tmp_path), "max_dialogues": None, "valid_dialogues": None, "batch": 50, "epochs": 1}
+    found = train("kv-memory", tmp_path / "run", **options, rate=1e-6, model={"dim": 32, "turns": 1}).record["hop"]
+    assert found["hits@1 without"] < 0.5 < found["hits@1"]
+
+
+def test_vectors_to_begin_with(tmp_path: Path) -> None:
+    file = tmp_path / "vectors.txt"
+    file.write_text("the" + " 0.5" * 12 + "\nyou" + " -0.5" * 12 + "\n", encoding="utf-8")
+    settings = config("starspace", tmp_path, vectors=file)
+    assert isinstance(settings, StarspaceRecipe)
+    model = build(Starspace, read_data(settings).pairs, settings)
+    the, you = (model.said[model.vocabulary.number(word), :12].detach() for word in ("the", "you"))
+    assert torch.equal(the, -you)
+    with pytest.raises(ConfigError, match="have 12 numbers, the model's only dim = 10"):
+        train("starspace", tmp_path / "run", vectors=file, model={"dim": 10})
+
+
+@pytest.mark.parametrize(("file", "name"), list(zip(["starspace", "memory", "kv"], NAMES, strict=True)))
+def test_the_configs_run_on_the_sample(file: str, name: str, tmp_path: Path) -> None:
+    few = {"max_dialogues": 60, "valid_dialogues": 12, "pool": False, "max_steps": 1}
+    recipe, found = read_recipe(CONFIGS / f"personachat-{file}.toml", {"out": tmp_path, **few})
+    assert (found.data, found.recipe, recipe) == ("sample", name, RECIPES.get(name))
+    assert recipe.train(found, Silent()).figures()["steps"] == 1
+    assert RANKERS.get(name).load(tmp_path).config == found.model  # type: ignore[attr-defined]
