@@ -23,35 +23,38 @@ LAST = -1e9
 
 
 class ChainState:
-    def __init__(self, talk: torch.Tensor, said: torch.Tensor) -> None:
+    def __init__(self, talk: torch.Tensor, said: torch.Tensor, place: int) -> None:
         self.talk, self.said = talk, said  # (rows,): the talk's number, the last token
+        self.place = place
 
     def fan(self, count: int, /) -> "ChainState":
-        return ChainState(self.talk.repeat_interleave(count), self.said.repeat_interleave(count))
+        return ChainState(self.talk.repeat_interleave(count), self.said.repeat_interleave(count), self.place)
 
     def keep(self, rows: torch.Tensor, /) -> "ChainState":
-        return ChainState(self.talk[rows], self.said[rows])
+        return ChainState(self.talk[rows], self.said[rows], self.place)
 
 
 class Chain(nn.Module):
-    """Logits by talk (its number of turns, modulo 3) and last token."""
+    """Logits by talk (its number of turns, modulo 3), place in the turn, and last token."""
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__()
         self.tokenizer = WordTokenizer(["a", "b", "c", "d"])
-        self.table = torch.randn(3, 10, 10, generator=torch.Generator().manual_seed(seed)) * 1.5
+        self.table = torch.randn(3, 16, 10, 10, generator=torch.Generator().manual_seed(seed)) * 1.5
         self.rows: list[int] = []
         self.read = 0
 
     def start(self, talks: Sequence[Talk], /) -> ChainState:
         self.read += len(talks)
-        return ChainState(torch.tensor([len(t.turns) % 3 for t in talks]), torch.zeros(len(talks), dtype=torch.long))
+        numbers = torch.tensor([len(t.turns) % 3 for t in talks])
+        return ChainState(numbers, torch.zeros(len(talks), dtype=torch.long), 0)
 
     def step(self, state: ChainState, tokens: torch.Tensor | None, /) -> tuple[torch.Tensor, ChainState]:
         said = state.said if tokens is None else tokens
         self.rows.append(len(said))
         assert not self.training
-        return self.table[state.talk, said], ChainState(state.talk, said)
+        logits = self.table[state.talk, state.place, said]
+        return logits, ChainState(state.talk, said, state.place + 1)
 
     def nll(self, talks: Sequence[Talk], /, *, scored: Scored = "all") -> Nll:
         raise NotImplementedError
@@ -62,7 +65,22 @@ class Chain(nn.Module):
     def logprob(self, talk: Talk, tokens: Sequence[int]) -> float:
         """By hand, in double precision."""
         table = self.table[len(talk.turns) % 3].double().log_softmax(-1)
-        return sum(float(table[a, b]) for a, b in itertools.pairwise([0, *tokens]))
+        return sum(float(table[place, a, b]) for place, (a, b) in enumerate(itertools.pairwise([0, *tokens])))
+
+
+class Dreamer(Chain):
+    """Imagines something before a turn, as models with latent variables do: here, a shift of all logits."""
+
+    draws = True
+
+    def start(self, talks: Sequence[Talk], /) -> ChainState:
+        state = super().start(talks)
+        self.shift = torch.randn(10) * 3
+        return state
+
+    def step(self, state: ChainState, tokens: torch.Tensor | None, /) -> tuple[torch.Tensor, ChainState]:
+        logits, state = super().step(state, tokens)
+        return logits + self.shift, state
 
 
 def talk(turns: int) -> Talk:
@@ -104,17 +122,18 @@ def test_samples_are_as_frequent_as_they_are_probable(chain: Chain) -> None:
     for turn in turns_up_to(3):
         p, said = 1.0, 0
         for place, token in enumerate(turn):
-            p *= drawing(chain, 1, said, forbidden=config.forbidden(place))[token]
+            p *= drawing(chain.table[1, place, said], config.forbidden(place))[token]
             said = token
         expected[tuple(t for t in turn if t != END)] = expected.get(tuple(t for t in turn if t != END), 0) + p
     assert math.isclose(sum(expected.values()), 1, rel_tol=1e-6)
     often = [t for t in expected if expected[t] * n >= 8]
     rare = n - sum(seen[t] for t in often), n * (1 - sum(expected[t] for t in often))
-    assert stats.chisquare([*(seen[t] for t in often), rare[0]], [*(expected[t] * n for t in often), rare[1]]).pvalue > 0.01
+    counted = [*(seen[t] for t in often), rare[0]]
+    assert stats.chisquare(counted, [*(expected[t] * n for t in often), rare[1]]).pvalue > 0.01
 
 
-def drawing(chain: Chain, talk: int, said: int, *, forbidden: Sequence[int]) -> np.ndarray:
-    weights = (chain.table[talk, said].double() / 0.88).exp().numpy()
+def drawing(logits: torch.Tensor, forbidden: Sequence[int]) -> np.ndarray:
+    weights = (logits.double() / 0.88).exp().numpy()
     weights[list(forbidden)] = 0
     return np.asarray(weights / weights.sum())
 
@@ -157,6 +176,19 @@ def test_a_reply_does_not_depend_on_the_batch(chain: Chain, method: str) -> None
     assert together == backwards[::-1]
 
 
+@pytest.mark.parametrize("method", ["sample", "greedy", "beam", "sample-and-rank"])
+def test_what_a_model_imagines_comes_from_the_seed_too(method: str) -> None:
+    dreamer = Dreamer().eval()
+    config = validate(DecodingConfig, {"method": method, "max_tokens": 8, "samples": 7}, where="the test")
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    together = decode(dreamer, TALKS, config, SEEDS)
+    assert torch.equal(before, torch.get_rng_state())
+    torch.manual_seed(2)
+    assert together == [decode(dreamer, [t], config, [s])[0] for t, s in zip(TALKS, SEEDS, strict=True)]
+    assert together != decode(dreamer, TALKS, config, SEEDS[::-1])
+
+
 def test_seeds_make_the_difference(chain: Chain) -> None:
     config = DecodingConfig(method="sample", max_tokens=12)
     found = decode(chain, [TALKS[0]] * 30, config, range(30))
@@ -186,8 +218,8 @@ def test_talks_are_read_once_however_many_samples(chain: Chain) -> None:
 
 
 def test_marks_are_never_written_and_a_turn_is_not_empty(chain: Chain) -> None:
-    chain.table[:, :, [PAD, OWN, OTHER, PERSONA, UNKNOWN]] += 5
-    chain.table[:, 0, END] += 9
+    chain.table[:, :, :, [PAD, OWN, OTHER, PERSONA, UNKNOWN]] += 5
+    chain.table[:, 0, 0, END] += 9
     found = decode(chain, TALKS, DecodingConfig(samples=50, max_tokens=6), SEEDS)
     assert {t for part in found for w in part for t in w.tokens} == {A, B, C, D}
     assert all(w.text for part in found for w in part)
@@ -204,7 +236,7 @@ def test_greedy_takes_the_most_probable_token_each_time(chain: Chain) -> None:
     for where, found in zip(TALKS, decode(chain, TALKS, config, SEEDS), strict=True):
         said, expected = 0, []
         for place in range(7):
-            row = chain.table[len(where.turns) % 3, said].clone()
+            row = chain.table[len(where.turns) % 3, place, said].clone()
             row[list(config.forbidden(place))] = -math.inf
             said = int(row.argmax())
             if said == END:
@@ -247,7 +279,7 @@ def test_more_beams_than_tokens_are_no_trouble(chain: Chain) -> None:
 
 @pytest.mark.parametrize("method", ["sample", "beam"])
 def test_nothing_more_is_written_for_whom_nobody_waits(chain: Chain, method: str) -> None:
-    chain.table[:, :, END] = LAST
+    chain.table[:, :, :, END] = LAST
     config = validate(DecodingConfig, {"method": method, "max_tokens": 9}, where="the test")
     found = decode(chain, TALKS, config, SEEDS, alive=lambda i: i != 2 and len(chain.rows) < 4)
     assert found == [[], [], [], [], []]

@@ -2,7 +2,7 @@ import pytest
 
 from tertulia.core.dialogue import Dialogue, Turn
 from tertulia.core.reply import Ask
-from tertulia.talk.choosing import REPEAT, SAID, Heard, overlap, text_key
+from tertulia.talk.choosing import ECHO, REPEAT, SAID, Heard, overlap, text_key
 
 
 def heard(*said: tuple[str, str]) -> Heard:
@@ -34,3 +34,12 @@ def test_what_speaks_against_a_text() -> None:
     assert so_far.against("the sea I like", repeat_overlap=0.5) is None
     assert so_far.against("🙂", repeat_overlap=0.1) is None
     assert heard().against("anything") is None
+
+
+def test_a_reply_that_says_the_message_again_is_an_echo() -> None:
+    asked = heard(("me", "what do you do for a living?"))
+    assert asked.against("Hi there! what do you do for a living then?", echo=0.7) == ECHO
+    assert asked.against("I do what I love for a living", echo=1.0) is None
+    assert asked.against("I bake bread.", echo=0.7) is None
+    assert heard(("me", "hi, hello you")).against("hi, hello, you too", echo=0.7) is None
+    assert heard(("bot", "what do you do for a living?")).against("so what do you do for a living", echo=0.7) is None

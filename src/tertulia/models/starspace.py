@@ -51,7 +51,7 @@ class StarspaceConfig(Config):
     max_tokens: int = Field(60, ge=1)
     """Words read of a turn, a persona sentence or a reply, the first ones."""
     min_count: int = Field(2, ge=1)
-    """Times a word must occur to be known."""
+    """Times a word must occur to be known; what was said several times in the same words counts once."""
     max_words: int | None = Field(None, ge=1)
     """Know so many words at most, the most frequent ones."""
     word_dropout: float = Field(0.3, ge=0, lt=1)

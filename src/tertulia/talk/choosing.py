@@ -8,6 +8,9 @@ from tertulia.core.text import words
 
 SAID = "already said in this conversation"
 REPEAT = "too like something it has said before"
+ECHO = "says again what it answers"
+FEW = 3
+"""Words that a message must have before a reply can be its echo: a greeting is answered with a greeting."""
 
 
 def known_sentences(ask: Ask) -> tuple[str, ...]:
@@ -46,17 +49,23 @@ class Heard:
     keys: frozenset[str]
     own: tuple[frozenset[str], ...]
     """The words of each of the speaker's own turns."""
+    last: frozenset[str] = frozenset()
+    """The words of the message to be answered."""
 
     @classmethod
     def by(cls, ask: Ask) -> "Heard":
         """In the dialogue of an ask."""
         turns = ask.dialogue.turns
         own = tuple(frozenset(words(turn.text)) for turn in turns if turn.speaker == ask.speaker)
-        return cls(frozenset(text_key(turn.text) for turn in turns), own)
+        last = turns[-1] if turns and turns[-1].speaker != ask.speaker else None
+        heard = frozenset(words(last.text)) if last else frozenset()
+        return cls(frozenset(text_key(turn.text) for turn in turns), own, heard)
 
-    def against(self, text: str, *, repeat_overlap: float = 1.0) -> str | None:
+    def against(self, text: str, *, repeat_overlap: float = 1.0, echo: float = 1.0) -> str | None:
         """Why a text is not to be said now; None where nothing speaks against it."""
         if text_key(text) in self.keys:
             return SAID
         found = words(text)
+        if len(self.last) > FEW and len(self.last.intersection(found)) >= echo * len(self.last):
+            return ECHO
         return REPEAT if any(overlap(found, turn) >= repeat_overlap for turn in self.own) else None

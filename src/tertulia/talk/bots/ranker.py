@@ -67,6 +67,9 @@ class RankerOptions(Config):
     repeat_overlap: float = Field(0.75, gt=0, le=1)
     """A reply is dropped when it shares this many words with one of the bot's own earlier turns (twice the shared words
     over the words of both); 1 drops only those of the same words. What anybody has said already is always dropped."""
+    echo: float = Field(0.7, gt=0, le=1)
+    """A reply is dropped when it says this share of the words of the message again, if those are more than three: what
+    is most like a message is often the message itself."""
     max_turns: int | None = Field(None, ge=1)
     """Turns of context that are read, the last ones; as many as in training by default."""
     rerank: str = ""
@@ -211,7 +214,7 @@ class RankerBot:
         room = max(wanted, RERANKED) if self.reranker else wanted
         found: list[Candidate] = []
         for candidate in ranked:
-            why = heard.against(candidate.text, repeat_overlap=self.options.repeat_overlap)
+            why = heard.against(candidate.text, repeat_overlap=self.options.repeat_overlap, echo=self.options.echo)
             found.append(replace(candidate, dropped=why))
             room -= why is None
             if room == 0:
