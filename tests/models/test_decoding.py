@@ -108,8 +108,8 @@ def test_presets_are_the_papers() -> None:
 
 
 def test_a_turn_must_have_room_to_end() -> None:
-    with pytest.raises(ConfigError, match="max_tokens: value error, must be more than min_tokens"):
-        validate(DecodingConfig, {"min_tokens": 5, "max_tokens": 5}, where="the test")
+    with pytest.raises(ConfigError, match="max_tokens: value error, must not be less than min_tokens"):
+        validate(DecodingConfig, {"min_tokens": 6, "max_tokens": 5}, where="the test")
 
 
 def test_samples_are_as_frequent_as_they_are_probable(chain: Chain) -> None:

@@ -58,9 +58,9 @@ def test_the_score_is_the_papers_but_for_b(cell: str) -> None:
     assert isinstance(model, TrainableRanker)
 
 
-@pytest.mark.parametrize("cell", ["rnn", "lstm"])
-def test_a_batch_is_read_as_one_by_one(cell: str) -> None:
-    model = make(cell=cell)
+@pytest.mark.parametrize(("cell", "summary"), [("rnn", "last"), ("lstm", "last"), ("lstm", "mean")])
+def test_a_batch_is_read_as_one_by_one(cell: str, summary: str) -> None:
+    model = make(cell=cell, summary=summary)
     together, alone = model.queries(QUERIES).vectors, [model.queries([query]).vectors[0] for query in QUERIES]
     np.testing.assert_allclose(together, alone, atol=1e-6)
     np.testing.assert_allclose(model.replies(TEXTS), [model.replies([text])[0] for text in TEXTS], atol=1e-6)
@@ -68,11 +68,12 @@ def test_a_batch_is_read_as_one_by_one(cell: str) -> None:
 
 
 def test_the_state_is_that_of_a_plain_lstm_after_the_last_token() -> None:
-    model = make()
+    model, mean = make(), make(summary="mean")
     ids = torch.from_numpy(model._turn_ids("how do i mount"))[None]
     with torch.no_grad():
-        _, (last, _) = model.cells[0](model.words(ids))
+        states, (last, _) = model.cells[0](model.words(ids))
     np.testing.assert_allclose(model.replies(["how do i mount"]), last[0].numpy(), atol=1e-6)
+    np.testing.assert_allclose(mean.replies(["how do i mount"]), states.mean(dim=1).numpy(), atol=1e-6)
 
 
 def test_tags_are_single_tokens() -> None:

@@ -26,7 +26,7 @@ class Hypothesis(NamedTuple):
     """Whether it ended by itself, or was cut at the longest length."""
 
     @property
-    def count(self) -> int:
+    def length(self) -> int:
         """Tokens that the log-probability is of."""
         return len(self.tokens) + self.finished
 
@@ -37,7 +37,7 @@ def normalised(logprob: float, count: int, penalty: float) -> float:
     >>> normalised(-6.0, 4, 0.0), normalised(-6.0, 4, 0.5), normalised(-6.0, 4, 1.0)
     (-6.0, -3.0, -1.5)
     """
-    return logprob / max(count, 1) ** penalty
+    return float(logprob / max(count, 1) ** penalty)
 
 
 def beam_search(
@@ -153,4 +153,4 @@ class _Search:
         return sorted(self.found, key=self._score, reverse=True)[: self.beams]
 
     def _score(self, hypothesis: Hypothesis) -> float:
-        return normalised(hypothesis.logprob, hypothesis.count, self.penalty)
+        return normalised(hypothesis.logprob, hypothesis.length, self.penalty)

@@ -65,8 +65,8 @@ class DecodingConfig(Config):
     @field_validator("max_tokens")
     @classmethod
     def _long_enough(cls, value: int, info: ValidationInfo) -> int:
-        if value <= info.data.get("min_tokens", 0):
-            raise ValueError(f"must be more than min_tokens ({info.data['min_tokens']})")
+        if value < info.data.get("min_tokens", 0):
+            raise ValueError(f"must not be less than min_tokens ({info.data['min_tokens']})")
         return value
 
     @property
@@ -165,6 +165,7 @@ def steps(
             going = np.ones(len(rows), dtype=np.bool_)
             with _dice(model, keys[rows]):
                 logits, state = model.step(model.start(talks[part.start : part.stop]).fan(draws), None)
+            tokens = torch.zeros(0, dtype=torch.long)
             for step in range(config.max_tokens):
                 if step:
                     logits, state = model.step(state, tokens)

@@ -97,7 +97,7 @@ class DualEncoder(nn.Module):
                     if name.startswith("bias_ih") and self.config.cell == "lstm":
                         weight[self.config.hidden : 2 * self.config.hidden] = 1.0  # the forget gate begins open
                     continue
-                for gate in weight.split(self.config.hidden):
+                for gate in weight.split(self.config.hidden):  # type: ignore[no-untyped-call]
                     (nn.init.orthogonal_ if name.startswith("weight_hh") else nn.init.xavier_uniform_)(gate)
 
     @torch.no_grad()

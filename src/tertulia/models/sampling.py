@@ -69,9 +69,7 @@ def draw(
     return Drawn(tokens, logits.gather(1, tokens[:, None])[:, 0] - logits.logsumexp(-1))
 
 
-def _from_all(
-    logits: torch.Tensor, noise: torch.Tensor, temperature: float, forbidden: Sequence[int]
-) -> torch.Tensor:
+def _from_all(logits: torch.Tensor, noise: torch.Tensor, temperature: float, forbidden: Sequence[int]) -> torch.Tensor:
     weights = (logits / temperature).softmax(-1) if temperature != 1 else logits.softmax(-1)
     weights[:, list(forbidden)] = 0
     return _looked_up(weights, noise)
@@ -97,7 +95,7 @@ def _from_nucleus(
     weigh the same as the last one are in, too. A few rows at a time, as the cache holds what is gone over so often.
     """
     if len(logits) > AT_ONCE:
-        parts = zip(logits.split(AT_ONCE), noise.split(AT_ONCE), strict=True)
+        parts = zip(torch.split(logits, AT_ONCE), torch.split(noise, AT_ONCE), strict=True)
         return torch.cat([_from_nucleus(*part, temperature, top_p, forbidden) for part in parts])
     weights = (_without(logits, forbidden) / temperature).softmax(-1, dtype=torch.float32)
     few = (1 - top_p) / weights.shape[1]  # all that weigh less are worth less than what may be left out
@@ -134,7 +132,7 @@ def _looked_up(weights: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
     """First the block of words, then the word in it: exact sums in double precision over few numbers."""
     rows, size = weights.shape
     whole = size - size % BLOCK
-    sums = weights[:, :whole].unflatten(1, (-1, BLOCK)).sum(-1) if whole else weights[:, :0]
+    sums = weights[:, :whole].reshape(rows, -1, BLOCK).sum(-1) if whole else weights[:, :0]
     sums = torch.cat([sums, weights[:, whole:].sum(-1, keepdim=True)], dim=1).double()  # (rows, blocks)
     cumulated = sums.cumsum(-1)
     block = _first_above(cumulated, noise)  # (rows, 1)

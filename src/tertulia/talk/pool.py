@@ -5,9 +5,10 @@ rounded to half precision as soon as they are made, so that a pool finds the sam
 
 A small pool is multiplied with the query as a whole. In a large one a sketch (`tertulia.talk.sketch`) chooses the few
 thousand replies that are multiplied. Libraries for this (usearch, faiss) were measured beside it: their graphs answer
-one query in a third of the time, but take minutes to build and find fewer of the nearest 200, and in batches they are
-no faster than the plain product (docs/design/0010-ranking-bots.md). Each query is looked up by itself, as the sums of
-a product of matrices depend on how many rows it has, and a reply must not depend on who else is asking.
+one query faster but take minutes to build, their clusters build fast but miss many of the nearest, and neither is worth
+a dependency beside an encoder that takes far longer (docs/design/0010-ranking-bots.md). Each query is looked up by
+itself, as the sums of a product of matrices depend on how many rows it has, and a reply must not depend on who else is
+asking.
 """
 
 import json
