@@ -165,10 +165,7 @@ def steps(
             going = np.ones(len(rows), dtype=np.bool_)
             with _dice(model, keys[rows]):
                 logits, state = model.step(model.start(talks[part.start : part.stop]).fan(draws), None)
-            tokens = torch.zeros(0, dtype=torch.long)
             for step in range(config.max_tokens):
-                if step:
-                    logits, state = model.step(state, tokens)
                 tokens, logprobs = draw(
                     logits,
                     uniforms(keys[rows], step),
@@ -181,12 +178,13 @@ def steps(
                 yield Step(rows[going], found[going], logprobs.float().cpu().numpy()[going])
                 waiting = {talk for talk in part if alive(talk)}
                 going &= (found != END) & np.array([row // draws in waiting for row in rows])
-                if not going.any():
+                if not going.any() or step + 1 == config.max_tokens:
                     break
                 if 1 - going.mean() >= leave:
                     kept = torch.from_numpy(np.flatnonzero(going)).to(logits.device)
                     state, tokens, rows = state.keep(kept), tokens[kept], rows[going]
                     going = np.ones(len(rows), dtype=np.bool_)
+                logits, state = model.step(state, tokens)
 
 
 def _sampled(
