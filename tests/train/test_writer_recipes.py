@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from tertulia.core.dialogue import Dialogue, Persona, Turn
 from tertulia.core.errors import DataError
@@ -25,8 +24,6 @@ TINY: Mapping[str, dict[str, Any]] = {
     "personachat-seq2seq": {"dim": 16, "hidden": 24, "encoder": False},
     "personachat-profile-memory-writer": {"dim": 16, "hidden": 24},
     "selfplay-hred": GRU,
-    "selfplay-vhred": {**GRU, "latent": 8},
-    "selfplay-vhcr": {**GRU, "latent": 8, "conversation": 8},
 }
 
 
@@ -64,7 +61,7 @@ def test_a_recipe_leaves_a_run_that_explains_itself(name: str, tmp_path: Path) -
     assert [line["step"] for line in lines if "valid" in line] == [3, 6]
 
 
-@pytest.mark.parametrize("name", ["personachat-transformer", "selfplay-vhcr"])
+@pytest.mark.parametrize("name", ["personachat-transformer", "selfplay-hred"])
 def test_an_interrupted_training_ends_with_the_same_weights(name: str, tmp_path: Path) -> None:
     train(name, tmp_path / "whole")
     with pytest.raises(StopError):
@@ -97,21 +94,3 @@ def test_batches_hold_everything_once_and_keep_to_their_size() -> None:
 def test_a_speaker_that_nobody_is_gets_an_error() -> None:
     with pytest.raises(DataError, match="no dialogue with a turn"):
         read_data(WriterConfig(speaker="nobody"))
-
-
-def test_the_kl_divergence_is_annealed(tmp_path: Path) -> None:
-    from tertulia.train.recipes.writers import VariationalTrainee, VHREDRecipe
-
-    config = VHREDRecipe(model={**GRU, "latent": 4}, kl_steps=10, max_dialogues=4, valid_dialogues=2)  # type: ignore[arg-type]
-    data = read_data(config)
-    torch.manual_seed(0)
-    from tertulia.models.vhred import VHRED
-
-    trainee = VariationalTrainee(VHRED.untrained(config.model, data.tokenizer), data, config)
-    weights = []
-    for step in (0, 5, 10, 99):
-        trainee.begin(step)
-        weights.append(trainee.module.kl_weight)
-    assert weights == [0.0, 0.5, 1.0, 1.0]
-    with torch.no_grad():
-        assert trainee.validate()["kl"] >= 0

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 BLOCK = 128
 """Words whose probabilities are summed before a draw looks at any of them."""
-AT_ONCE = 32
-"""Rows whose nucleus is looked for at the same time."""
+HEAD = 256
+"""How many of the most probable words are looked at for a nucleus, before all of them are put in order."""
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _MASK = 2**64 - 1
 
@@ -89,23 +89,21 @@ def _from_top(
 def _from_nucleus(
     logits: torch.Tensor, noise: torch.Tensor, temperature: float, top_p: float, forbidden: Sequence[int]
 ) -> torch.Tensor:
-    """Look for the weight of the last token that is needed: on thousands of words, sorting takes six times as long.
-
-    Positive floats are in the order of their bits as whole numbers, so that halving finds the very weight. Tokens that
-    weigh the same as the last one are in, too. A few rows at a time, as the cache holds what is gone over so often.
-    """
-    if len(logits) > AT_ONCE:
-        parts = zip(torch.split(logits, AT_ONCE), torch.split(noise, AT_ONCE), strict=True)
-        return torch.cat([_from_nucleus(*part, temperature, top_p, forbidden) for part in parts])
-    weights = (_without(logits, forbidden) / temperature).softmax(-1, dtype=torch.float32)
-    few = (1 - top_p) / weights.shape[1]  # all that weigh less are worth less than what may be left out
-    low = torch.full_like(weights[:, :1], few).view(torch.int32)  # weights from here on reach the share
-    high = weights.amax(-1, keepdim=True).view(torch.int32) + 1  # from here on they do not
-    for _ in range(int((high - low).max()).bit_length()):
-        middle = (low + high) // 2
-        enough = (weights * (weights >= middle.view(torch.float32))).sum(-1, keepdim=True) >= top_p
-        low, high = torch.where(enough, middle, low), torch.where(enough, high, middle)
-    return _looked_up(weights * (weights >= low.view(torch.float32)), noise)
+    """The nucleus mostly lies among the first few hundred tokens; only rows where it does not are sorted whole."""
+    shares = (_without(logits, forbidden) / temperature).softmax(-1)
+    found = torch.empty(len(logits), dtype=torch.long, device=logits.device)
+    left = torch.arange(len(logits), device=logits.device)
+    for width in (min(HEAD, shares.shape[1]), shares.shape[1]):
+        top = shares[left].topk(width)
+        weights = top.values.double()
+        inside = (weights.sum(-1) >= top_p) | (width == shares.shape[1])
+        rows = left[inside]
+        kept = weights[inside] * _nucleus(weights[inside], torch.ones_like(weights[inside, :1]), top_p)
+        found[rows] = _in_order(kept, top.indices[inside], noise[rows])
+        left = left[~inside]
+        if not len(left):
+            break
+    return found
 
 
 def _weights(values: torch.Tensor, temperature: float, allowed: torch.Tensor) -> torch.Tensor:

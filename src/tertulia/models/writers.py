@@ -23,8 +23,6 @@ WRITERS.add(
     "attends to the persona's sentences as it writes (Persona-Chat)",
 )
 WRITERS.add("hred", "tertulia.models.hred:HRED", "utterances, and the conversation over them")
-WRITERS.add("vhred", "tertulia.models.vhred:VHRED", "HRED with a latent variable for each turn")
-WRITERS.add("vhcr", "tertulia.models.vhcr:VHCR", "VHRED with a latent variable for each conversation")
 WRITERS.add("transformer", "tertulia.models.transformer:Transformer", "the vanilla Transformer, Meena's baseline")
 WRITERS.add("evolved", "tertulia.models.evolved_transformer:EvolvedTransformer", "the Evolved Transformer (Meena)")
 

@@ -26,7 +26,5 @@ WRITER = "tertulia.talk.bots.writer:WriterBot"
 BOTS.add("seq2seq", WRITER, "a trained model that writes: an LSTM")
 BOTS.add("profile-memory-writer", WRITER, "a trained model that writes: an LSTM that attends to the persona")
 BOTS.add("hred", WRITER, "a trained model that writes: utterances, and the conversation over them")
-BOTS.add("vhred", WRITER, "a trained model that writes: HRED with a latent variable for each turn")
-BOTS.add("vhcr", WRITER, "a trained model that writes: VHRED with a latent variable for each conversation")
 BOTS.add("transformer", WRITER, "a trained model that writes: the vanilla Transformer")
 BOTS.add("evolved", WRITER, "a trained model that writes: Meena's Evolved Transformer")

@@ -301,7 +301,7 @@ def schedule(config: LoopConfig, step: int, total: int) -> float:
     """The share of the rate at an update (the first is 0).
 
     >>> [round(schedule(LoopConfig(warmup=2, decay="linear"), s, 10), 2) for s in (0, 1, 2, 6, 9)]
-    [0.5, 1.0, 1.0, 0.5, 0.13]
+    [0.5, 1.0, 1.0, 0.5, 0.12]
     """
     if step < config.warmup:
         return (step + 1) / config.warmup

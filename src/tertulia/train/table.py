@@ -42,5 +42,3 @@ RECIPES.add(
     "an LSTM that writes with attention to persona sentences (Persona-Chat)",
 )
 RECIPES.add("hred", "tertulia.train.recipes.writers:HRED_RECIPE", "a hierarchical recurrent model that writes replies")
-RECIPES.add("vhred", "tertulia.train.recipes.writers:VHRED_RECIPE", "HRED with a latent variable for each turn")
-RECIPES.add("vhcr", "tertulia.train.recipes.writers:VHCR_RECIPE", "VHRED with a latent variable for each conversation")
