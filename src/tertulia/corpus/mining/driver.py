@@ -15,7 +15,7 @@ from tertulia.core.errors import DamagedLine, DataError
 from tertulia.core.progress import Progress
 from tertulia.corpus.engines.base import Engine
 from tertulia.corpus.engines.memory import give_back
-from tertulia.corpus.mining.files import appearing
+from tertulia.corpus.mining.files import appearing, sweep
 from tertulia.corpus.mining.harvest import Harvested, HarvestTask, harvest, harvested
 from tertulia.corpus.mining.pairs import PAIRS, WHOLE
 from tertulia.corpus.mining.reading import lines_before
@@ -90,6 +90,7 @@ def run(plan: Plan, engine: Engine, progress: Progress, *, strict: bool = False)
     if plan.weight > _LARGE:
         engine.renew()
     funnel, whole = _harvest(plan, parts, repeated, engine, progress)
+    sweep(plan.out)  # what a node that was lost on the way has left
     return Yield(funnel, problems, counter.vocabulary, whole)
 
 
