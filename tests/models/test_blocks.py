@@ -233,6 +233,15 @@ def test_the_seed_decides_where_learning_starts(kind: str) -> None:
     assert not torch.equal(one.nll(TALKS).total, other.nll(TALKS).total)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fresh_model_finds_all_tokens_alike(kind: str) -> None:
+    words = [f"w{i}" for i in range(2000)]
+    talk = Talk(tuple(" ".join(words[i : i + 40]) for i in range(0, 400, 40)), (False, True) * 5)
+    found = build(kind, WordTokenizer(words), d_model=128).eval().nll([talk])
+    assert (found.total / found.tokens).item() == pytest.approx(math.log(2006), rel=0.04)
+
+
 def test_only_its_own_states_are_gone_on_from(model: Model) -> None:
     with pytest.raises(TypeError):
         model.step(object(), None)  # type: ignore[arg-type]

@@ -131,7 +131,7 @@ from tertulia.store import Store
 
 def chat(store, owner):
     conversation = store.create_conversation(owner, "tfidf").id
-    print("begun\n", end="", flush=True)  # in one piece, as two threads say it
+    print("begun\\n", end="", flush=True)  # in one piece, as two threads say it
     for number in range(40):
         said = store.say(conversation, owner, "hello", key=str(number), bot="tfidf")
         store.finish(said.bot.id, text="hi", status="done")

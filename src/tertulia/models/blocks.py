@@ -27,6 +27,9 @@ from tertulia.models.tokenizer import END, OTHER, OWN, PAD, Tokenizer, load_toke
 AT_ONCE = 4096
 """Tokens that go through the blocks together, filled-up places included."""
 
+PLACES = 0.1
+"""Weight of the places beside the tokens, which begin small."""
+
 
 class BlockConfig(Config):
     """What all models made of blocks have."""
@@ -123,7 +126,7 @@ class BlockGenerator(nn.Module, Generic[B]):
         layers = sum(".out." in name and name.endswith("weight") for name, _ in self.decoder.named_parameters())
         for name, weight in self.named_parameters():
             if name == "embedding.weight":
-                nn.init.normal_(weight, std=self.config.d_model**-0.5)
+                nn.init.normal_(weight, std=0.02)  # shared with the softmax: more would have each token repeat itself
             elif name.endswith("bias"):
                 nn.init.zeros_(weight)
             elif "norm" in name:
@@ -272,7 +275,7 @@ class BlockGenerator(nn.Module, Generic[B]):
         return self.dropout(self._at(ids, torch.arange(ids.shape[1], device=self._device)))  # type: ignore[no-any-return]
 
     def _at(self, ids: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-        return self.embedding(ids) * self.config.d_model**0.5 + self.sinusoids[places]  # type: ignore[no-any-return]
+        return self.embedding(ids) * self.config.d_model**0.5 + PLACES * self.sinusoids[places]  # type: ignore[no-any-return]
 
     def _reach(self, places: int) -> None:
         """Make sure that there are sinusoids for so many places."""
