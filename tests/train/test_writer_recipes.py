@@ -12,8 +12,9 @@ from tertulia.core.dialogue import Dialogue, Persona, Turn
 from tertulia.core.errors import DataError
 from tertulia.core.progress import Silent
 from tertulia.models.checkpoint import read_manifest
+from tertulia.models.likelihood import batches_of, talks_of
 from tertulia.train.recipe import read_recipe
-from tertulia.train.writers import WriterConfig, batches_of, read_data, talks_of
+from tertulia.train.writers import WriterConfig, read_data
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 BLOCKS = {"d_model": 32, "heads": 2, "longest": 256}

@@ -122,10 +122,10 @@ def without_quotes(text: str, parent: str | None) -> str:
     """
     if parent is None or ">" not in text:
         return text.strip()
-    said = squash(parent)
     kept = []
     for line in text.split("\n"):
-        quoted = squash(line.strip().lstrip("> ")) if line.strip().startswith(">") else ""
-        if not (quoted and quoted in said):
+        bare = line.strip()
+        quoted = squash(bare.lstrip("> ")) if bare.startswith(">") else ""
+        if not (quoted and (quoted in parent or quoted in squash(parent))):
             kept.append(line)
     return "\n".join(kept).strip()

@@ -4,7 +4,6 @@ One decoding loop serves whole batches and streams alike: rows are padded on the
 of its own seed, so that a reply does not depend on its neighbours (beyond the rounding of the matrix product).
 """
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,14 +141,6 @@ class ChatModel:
                     yield Written(row, None, "length")
             ids = drawn
             mask = torch.cat([mask, torch.ones(len(prompts), 1, dtype=torch.long)], dim=1)
-
-
-def use_threads(threads: int) -> None:
-    """Compute with so many threads; 0 means half the cores.
-
-    On a busy machine threads that wait for each other spin: twice the threads then cost many times the work.
-    """
-    torch.set_num_threads(threads or max(1, (os.cpu_count() or 2) // 2))
 
 
 def _left_padded(prompts: Sequence[Sequence[int]], *, pad: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -24,8 +24,8 @@ from tertulia.corpus.candidates import RankTask, Whose, rank_tasks, shown
 from tertulia.corpus.load import load_dialogues
 from tertulia.metrics.ranking import ranks_of_truth
 from tertulia.models.checkpoint import count_parameters, seal
-from tertulia.models.huggingface import use_threads
 from tertulia.models.ranker import Game, Pair, Query, Ranker, TrainableRanker
+from tertulia.models.threads import use_threads
 from tertulia.talk.pool import ReplyPool
 from tertulia.train.data import some
 from tertulia.train.loop import LoopConfig, Loss, Outcome, fit

@@ -7,10 +7,9 @@ stream; perplexity counts the turns of the one the model speaks for, per word wh
 
 import hashlib
 import json
-import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -24,9 +23,10 @@ from tertulia.core.errors import DataError
 from tertulia.core.progress import Progress
 from tertulia.corpus.load import load_dialogues
 from tertulia.models.checkpoint import count_parameters, seal
-from tertulia.models.generator import Generator, Nll, Scored, Talk, counted
-from tertulia.models.huggingface import use_threads
-from tertulia.models.tokenizer import Kind, Tokenizer, count_words, learn_tokenizer
+from tertulia.models.generator import Generator, Scored, Talk
+from tertulia.models.likelihood import batches_of, likelihoods, perplexity, talk_size, talks_of
+from tertulia.models.threads import use_threads
+from tertulia.models.tokenizer import Kind, Tokenizer, learn_tokenizer
 from tertulia.train.data import some
 from tertulia.train.loop import LoopConfig, Loss, Outcome, fit
 from tertulia.train.recipe import RecipeConfig
@@ -45,6 +45,8 @@ class WriterConfig(LoopConfig, RecipeConfig):
     """The split that decides when to stop."""
     persona: Literal["none", "own"] = "own"
     """Whether the model is shown the persona of the one it speaks for."""
+    persona_dropout: float = Field(0.0, ge=0, lt=1)
+    """Share of the talks that are learned from without their persona, so that the model can also do without."""
     learn: Scored = "all"
     """Turns that are learned from: all, or only those of the one the model speaks for (own)."""
     speaker: str | None = None
@@ -130,16 +132,6 @@ def read_data(config: WriterConfig) -> Data:
     return Data(talks, judged, tokenizer, len(dialogues))
 
 
-def talks_of(dialogue: Dialogue, persona: Literal["none", "own"], speaker: str | None = None) -> Iterator[Talk]:
-    """The dialogue as each of its speakers sees it, or as one of them does."""
-    turns = tuple(turn.text for turn in dialogue.turns)
-    for me in dialogue.speakers:
-        if speaker is None or me == speaker:
-            known = dialogue.persona_of(me) if persona == "own" else None
-            own = tuple(turn.speaker == me for turn in dialogue.turns)
-            yield Talk(turns, own, known.sentences if known else ())
-
-
 def _texts(dialogues: Iterable[Dialogue], config: WriterConfig) -> Iterator[str]:
     for dialogue in dialogues:
         yield from (turn.text for turn in dialogue.turns)
@@ -162,7 +154,11 @@ class WriterTrainee:
         """Talks of like length together, batches in a random order."""
         rng = random.Random(f"{self.config.seed} {epoch}")
         places = batches_of(self._sizes, self.config.tokens, rng)
-        return [[self.data.talks[place] for place in batch] for batch in places]
+        return [[self._shown(self.data.talks[place], rng) for place in batch] for batch in places]
+
+    def _shown(self, talk: Talk, rng: random.Random) -> Talk:
+        share = self.config.persona_dropout
+        return replace(talk, persona=()) if share and rng.random() < share else talk
 
     def loss(self, batch: list[Talk]) -> Loss:
         """Mean over the tokens of the turns that count."""
@@ -172,60 +168,7 @@ class WriterTrainee:
 
     def validate(self) -> Mapping[str, float]:
         """Perplexity of the turns of the one the model speaks for, per word and per token."""
-        return perplexity(self.model, self.data.valid, tokens=self.config.tokens)
-
-
-def talk_size(talk: Talk, tokenizer: Tokenizer) -> int:
-    """Tokens of a talk as one stream."""
-    return sum(len(tokenizer.encode(text)) + 2 for text in (*talk.persona, *talk.turns))
-
-
-def batches_of(sizes: Sequence[int], tokens: int, rng: random.Random | None) -> list[list[int]]:
-    """Places in batches of about so many tokens, padding included; neighbours in size go together.
-
-    Without a generator the batches come in the order of sizes; with one they are drawn: talks are shuffled, sorted by
-    size within stretches of some thousand, and the batches shuffled again.
-    """
-    order = list(range(len(sizes)))
-    if rng:
-        rng.shuffle(order)
-    stretch = 4000 if rng else len(order)
-    found: list[list[int]] = []
-    for start in range(0, len(order), max(1, stretch)):
-        batch: list[int] = []
-        for place in sorted(order[start : start + stretch], key=lambda i: sizes[i]):
-            if batch and sizes[place] * (len(batch) + 1) > tokens:
-                found.append(batch)
-                batch = []
-            batch.append(place)
-        found.append(batch)
-    if rng:
-        rng.shuffle(found)
-    return found
-
-
-@torch.no_grad()
-def perplexity(
-    model: Generator,
-    talks: Sequence[Talk],
-    *,
-    tokens: int = 3000,
-    nll: Callable[[list[Talk]], Nll] | None = None,
-) -> dict[str, float]:
-    """Of the own turns of some talks, per word (ends included) and per token; by the model's own count, or by `nll`."""
-    sizes = [talk_size(talk, model.tokenizer) for talk in talks]
-    total, count = 0.0, 0
-    for batch in batches_of(sizes, tokens, None):
-        some_talks = [talks[place] for place in batch]
-        found = nll(some_talks) if nll else model.nll(some_talks, scored="own")
-        total, count = total + float(found.total.sum()), count + int(found.tokens.sum())
-    words = sum(
-        count_words(text)
-        for talk in talks
-        for text, counts in zip(talk.turns, counted(talk, "own"), strict=True)
-        if counts
-    )
-    return {"perplexity": math.exp(total / words), "perplexity per token": math.exp(total / count)}
+        return perplexity(likelihoods(self.model, self.data.valid, tokens=self.config.tokens))
 
 
 def _training(outcome: Outcome, model: nn.Module, data: Data) -> dict[str, Json]:

@@ -8,7 +8,7 @@ import os
 import sys
 from functools import lru_cache
 
-ENOUGH = 192 << 20
+ENOUGH = 272 << 20
 """Resident bytes up to which a worker may keep what it has freed."""
 
 

@@ -1,13 +1,14 @@
 """Whether a text has too few or too many subwords, mostly without counting them.
 
 No subword reaches over a blank, so a text has the sum of its words' subwords, and the counts of words are remembered.
-In plain ASCII not even that is needed for most texts: there are at least as many subwords as words, and at most one for
-each character and one more for each word. (Elsewhere normalisation may take characters away or split them.) A given
-model whose subwords do reach over blanks is recognised, and then every text is encoded.
+In plain ASCII not even that is needed for most texts: a word has at least one subword, and at most one for each of its
+characters and one more, so that a word never seen before seldom matters. (Elsewhere normalisation may take characters
+away or split them.) A given model whose subwords do reach over blanks is recognised, and then every text is encoded.
 """
 
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -50,30 +51,42 @@ class Lengths:
         open_rows = ~plain | (~bad & ((least < low) | (most > high)))
         if open_rows.any():
             mine = open_rows[rows]
-            counts = self._word_counts(texts, starts[mine], ends[mine])
-            total = np.bincount(rows[mine], weights=counts, minlength=len(array)).astype(np.int64)
-            bad[open_rows] = _outside(total[open_rows], low, high)
+            bad[open_rows] = self._counted(texts, starts[mine], ends[mine], rows[mine], plain, low, high)[open_rows]
         return bad
+
+    def _counted(self, texts: Texts, starts: Ints, ends: Ints, rows: Ints, plain: Flags, low: int, high: int) -> Flags:
+        """The same for rows whose words have to be looked up. Words that nothing is remembered of are encoded only
+        where the others leave it open whether their row is within bounds.
+        """
+
+        def total(values: npt.NDArray[Any]) -> Ints:
+            return np.bincount(rows, weights=values, minlength=len(plain)).astype(np.int64)
+
+        hashes = hash_words(texts.data, starts, ends)
+        places = (hashes & np.uint64(_REMEMBERED - 1)).astype(np.int64)
+        counts, known = self._counts[places], self._known[places] == hashes
+        least, most = total(np.where(known, counts, 1)), total(np.where(known, counts, ends - starts + 1))
+        bad = (most < low) | (least > high)
+        open_rows = ~plain | (~bad & ((least < low) | (most > high)))
+        new = np.flatnonzero(~known & open_rows[rows])
+        if len(new):
+            counts[new] = self._encode_words(texts, starts[new], ends[new], hashes[new])
+            return np.where(open_rows, _outside(total(counts), low, high), bad)
+        return np.where(open_rows, _outside(least, low, high), bad)
 
     def _encoded(self, array: StringArray) -> Ints:
         return np.array([len(pieces) for pieces in self._processor.encode(array.to_pylist(), num_threads=1)], np.int64)
 
-    def _word_counts(self, texts: Texts, starts: Ints, ends: Ints) -> npt.NDArray[np.uint16]:
-        """Subwords of each word, remembered or newly encoded."""
-        hashes = hash_words(texts.data, starts, ends)
-        places = (hashes & np.uint64(_REMEMBERED - 1)).astype(np.int64)
-        counts = self._counts[places]
-        new = np.flatnonzero(self._known[places] != hashes)
-        if len(new):
-            different, first, back = np.unique(hashes[new], return_index=True, return_inverse=True)
-            spans = zip(starts[new[first]].tolist(), ends[new[first]].tolist(), strict=True)
-            data = texts.data.tobytes()
-            pieces = self._processor.encode([data[a:b].decode() for a, b in spans], num_threads=1)
-            counted = np.array([min(len(p), _MANY) for p in pieces], np.uint16)
-            counts[new] = counted[back]
-            places = (different & np.uint64(_REMEMBERED - 1)).astype(np.int64)
-            self._known[places], self._counts[places] = different, counted
-        return counts
+    def _encode_words(self, texts: Texts, starts: Ints, ends: Ints, hashes: Hashes) -> npt.NDArray[np.uint16]:
+        """Subwords of each word, which from now on are remembered."""
+        different, first, back = np.unique(hashes, return_index=True, return_inverse=True)
+        data = texts.data.tobytes()
+        spans = zip(starts[first].tolist(), ends[first].tolist(), strict=True)
+        pieces = self._processor.encode([data[a:b].decode() for a, b in spans], num_threads=1)
+        counted = np.array([min(len(p), _MANY) for p in pieces], np.uint16)
+        places = (different & np.uint64(_REMEMBERED - 1)).astype(np.int64)
+        self._known[places], self._counts[places] = different, counted
+        return counted[back]
 
     def _is_word_by_word(self) -> bool:
         """Whether subwords begin with a word and end with it, so that a text has the sum of its words' subwords."""

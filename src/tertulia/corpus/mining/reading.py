@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import polars as pl
 import zstandard
 
@@ -38,7 +39,7 @@ def read_part(part: Part, *, size: int, fields: Mapping[str, str], cleaning: Cle
         blocks = _stream(part.source.path, size) if part.source.is_packed else iter([_byte_range(part)])
         for block in blocks:
             if block:
-                lines = block.count(b"\n") + (not block.endswith(b"\n"))
+                lines = int(np.count_nonzero(np.frombuffer(block, np.uint8) == ord("\n"))) + (not block.endswith(b"\n"))
                 yield Block(parse_lines(block, shape, cleaning), lines, len(block))
     except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
         raise DataError(f"{part.source.path} cannot be read to its end: {error}.") from None

@@ -11,7 +11,8 @@ from tertulia.core.config import Config, validate
 from tertulia.core.dialogue import Dialogue, Json
 from tertulia.core.errors import UsageError
 from tertulia.core.reply import Ask, Piece, Provenance, Reply, Usage
-from tertulia.models.huggingface import ChatModel, Sampling, use_threads
+from tertulia.models.huggingface import ChatModel, Sampling
+from tertulia.models.threads import use_threads
 from tertulia.talk.chat import chat_messages
 
 

@@ -26,9 +26,9 @@ from tertulia.core.registry import Registry
 from tertulia.core.reply import Ask, Candidate, Provenance, Reply
 from tertulia.corpus.load import load_dialogues
 from tertulia.models.checkpoint import MANIFEST, Manifest, read_manifest
-from tertulia.models.huggingface import use_threads
 from tertulia.models.ranker import Floats, Game, Queries, Query, Ranker
 from tertulia.models.table import RANKERS
+from tertulia.models.threads import use_threads
 from tertulia.talk.chat import OPENING
 from tertulia.talk.choosing import Heard, known_sentences
 from tertulia.talk.pool import LINES, ReplyPool

@@ -20,7 +20,8 @@ from pydantic import Field
 
 from tertulia.core.config import Config
 from tertulia.core.errors import BotError, MissingExtra
-from tertulia.models.huggingface import ChatModel, use_threads
+from tertulia.models.huggingface import ChatModel
+from tertulia.models.threads import use_threads
 from tertulia.talk.bots.huggingface import HuggingFaceBot, HuggingFaceOptions
 from tertulia.talk.spec import MANIFEST
 

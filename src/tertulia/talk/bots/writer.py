@@ -20,7 +20,7 @@ from tertulia.core.reply import Ask, Candidate, Finish, Piece, Provenance, Reply
 from tertulia.models.checkpoint import MANIFEST
 from tertulia.models.decoding import PRESETS, DecodingConfig, Method, Score, Written, decode, steps
 from tertulia.models.generator import Generator, Talk
-from tertulia.models.huggingface import use_threads
+from tertulia.models.threads import use_threads
 from tertulia.models.tokenizer import END
 from tertulia.models.writers import load_writer, log_likelihoods
 from tertulia.talk.filters.sift import Choice, Sifted, choose, sift
