@@ -45,9 +45,9 @@ def test_a_test_set_keeps_its_candidates_and_places(write: Callable[..., Path]) 
         tuple(Turn(turn.speaker, turn.text) for turn in item.exchange.context) for item in ITEMS
     ]
     assert [t.dialogue for t in tasks] == [d.id for d in TALKS]
-    assert [t.exchange.response.speaker for t in tasks if len({u.speaker for u in t.exchange.context}) > 1] == [
-        i.exchange.response.speaker for i in ITEMS if len({u.speaker for u in i.exchange.context}) > 1
-    ]
+    for task, item in zip(tasks, ITEMS, strict=True):
+        assert task.exchange.response.speaker == item.exchange.response.speaker
+        assert (task.exchange.persona, task.exchange.partner) == (item.exchange.persona, item.exchange.partner)
 
 
 def test_a_line_may_say_who_replies_and_who_they_are(write: Callable[..., Path]) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from pydantic import Field
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from tertulia.core.codec import persona_to_json
 from tertulia.core.dialogue import Dialogue, Exchange, Json, Turn
 from tertulia.core.errors import DataError
 from tertulia.core.text import squash, words
@@ -76,13 +77,17 @@ def make_test_set(dialogues: Sequence[Dialogue], config: TestSetConfig) -> list[
 
 
 def item_to_json(item: TestItem) -> dict[str, Json]:
-    """For the .jsonl form."""
-    return {
-        "id": item.exchange.id,
-        "context": [{"speaker": t.speaker, "text": t.text} for t in item.exchange.context],
+    """For the .jsonl form. Who replies and the personas are there, so that bots with one can be judged by it."""
+    exchange = item.exchange
+    record: dict[str, Json] = {
+        "id": exchange.id,
+        "context": [{"speaker": t.speaker, "text": t.text} for t in exchange.context],
+        "speaker": exchange.response.speaker,
         "candidates": list(item.candidates),
         "truth": item.truth,
     }
+    personas = {"persona": exchange.persona, "partner": exchange.partner}
+    return record | {name: persona_to_json(persona) for name, persona in personas.items() if persona}
 
 
 def write_ubuntu_csv(items: Sequence[TestItem], out: IO[str]) -> None:

@@ -89,21 +89,22 @@ def _from_top(
 def _from_nucleus(
     logits: torch.Tensor, noise: torch.Tensor, temperature: float, top_p: float, forbidden: Sequence[int]
 ) -> torch.Tensor:
-    """The nucleus mostly lies among the first few hundred tokens; only rows where it does not are sorted whole."""
+    """Tokens that weigh no less than the last one of the nucleus; what weighs the same as that one is in, too.
+
+    The nucleus mostly lies among the first few hundred tokens; only rows where it does not are sorted whole.
+    """
     shares = (_without(logits, forbidden) / temperature).softmax(-1)
-    found = torch.empty(len(logits), dtype=torch.long, device=logits.device)
-    left = torch.arange(len(logits), device=logits.device)
-    for width in (min(HEAD, shares.shape[1]), shares.shape[1]):
-        top = shares[left].topk(width)
-        weights = top.values.double()
-        inside = (weights.sum(-1) >= top_p) | (width == shares.shape[1])
-        rows = left[inside]
-        kept = weights[inside] * _nucleus(weights[inside], torch.ones_like(weights[inside, :1]), top_p)
-        found[rows] = _in_order(kept, top.indices[inside], noise[rows])
-        left = left[~inside]
-        if not len(left):
-            break
-    return found
+    head = shares.topk(min(HEAD, shares.shape[1])).values
+    least = _least(head, top_p)  # (rows, 1)
+    wide = head.sum(-1) < top_p
+    if wide.any():
+        least[wide] = _least(shares[wide].sort(-1, descending=True).values, top_p)
+    return _looked_up(shares.masked_fill_(shares < least, 0), noise)
+
+
+def _least(shares: torch.Tensor, top_p: float) -> torch.Tensor:
+    """Of shares, largest first, the last one that is needed: (rows, 1)."""
+    return shares.gather(1, _nucleus(shares, torch.ones_like(shares[:, :1]), top_p).sum(-1, keepdim=True) - 1)
 
 
 def _weights(values: torch.Tensor, temperature: float, allowed: torch.Tensor) -> torch.Tensor:

@@ -14,6 +14,7 @@ BOTS.add("profile-memory", RANKER, "a trained ranker: attends to the persona's s
 BOTS.add("kv-memory", RANKER, "a trained ranker: looks up what people answered to the like in training")
 BOTS.add("dual-encoder", RANKER, "a trained ranker: recurrent networks for context and reply")
 BOTS.add("minilm", RANKER, "a trained ranker: a sentence encoder, persona beside the conversation")
+BOTS.add("cross-encoder", RANKER, "puts another ranker's best replies in order: RANKER?rerank=RUN, not a bot by itself")
 BOTS.add("openai", "tertulia.talk.bots.openai:OpenAIBot", "a model behind any OpenAI-compatible endpoint")
 BOTS.add("hf", "tertulia.talk.bots.huggingface:HuggingFaceBot", "a Hugging Face chat model, by name or folder")
 BOTS.add(

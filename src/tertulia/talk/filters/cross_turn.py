@@ -20,7 +20,8 @@ class CrossTurn(Config):
     """Drops a candidate of which a large part stands in an earlier turn, in the same order."""
 
     max_share: float = Field(0.7, ge=0, le=1)
-    """Share of the candidate's words that may stand in one earlier turn, in order."""
+    """Share of the candidate's words that may stand in one earlier turn, in order. People stay below the default in all
+    but about one in 180 of their turns (Persona-Chat, DailyDialog); at 0.5 it would be one in 45."""
     min_words: int = Field(4, ge=1)
     """Candidates with fewer words are dropped only where the bot said exactly the same in one of its last turns."""
     recent: int = Field(3, ge=0)
