@@ -171,3 +171,11 @@ def test_a_large_pool_is_searched_where_it_lies(large: ReplyPool, tmp_path: Path
     assert np.array_equal(again.nearest(wanted, 10).places, large.nearest(wanted, 10).places)
     places = np.array([5, 3, 20_000])
     assert np.array_equal(again.rows(places), large.vectors[places].astype(np.float32))
+
+
+def test_it_knows_what_answered_what(ranker: Ranker, tmp_path: Path) -> None:
+    pool = ReplyPool.of(TALKS, ranker)
+    assert pool.after.tolist() == [1, 2, -1, -1]
+    assert pool.before.tolist() == [-1, 0, 1, -1]  # "with milk" answered a text that is in the pool from elsewhere
+    pool.save(tmp_path)
+    assert ReplyPool.load(tmp_path).before.tolist() == pool.before.tolist()

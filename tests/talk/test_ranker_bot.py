@@ -2,7 +2,9 @@ import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from string import ascii_lowercase
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ from tertulia.core.registry import Row
 from tertulia.core.reply import Ask, Reply
 from tertulia.core.text import words
 from tertulia.models.checkpoint import seal
-from tertulia.models.ranker import Query, Ranker
+from tertulia.models.ranker import Floats, Queries, Query, Ranker, dot_scores
 from tertulia.talk.bot import RankingBot
 from tertulia.talk.bots import ranker as ranking
 from tertulia.talk.bots.ranker import RERANKED, RERANKERS, RankerBot, RankerOptions
@@ -379,3 +381,41 @@ class TestBuilding:
         (ranker_run / "pool.jsonl").write_text("[]\n")
         with pytest.raises(DataError, match="damaged"):
             make_bot(str(ranker_run))
+
+
+class OneEncoder:
+    """Reads messages and replies alike, as bags of letters."""
+
+    reads_alike = True
+
+    def queries(self, queries: Sequence[Query], /) -> Queries:
+        return Queries(self.replies([query.turns[-1] for query in queries]))
+
+    def replies(self, texts: Sequence[str], /) -> Floats:
+        found = np.array([[text.lower().count(letter) for letter in ascii_lowercase] for text in texts], np.float32)
+        return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True), np.float32)
+
+    def scores(self, queries: Queries, replies: Floats, /) -> Floats:
+        return dot_scores(queries, replies)
+
+
+def test_it_answers_as_somebody_answered_the_like() -> None:
+    talks = [
+        Dialogue("1", (Turn("a", "do you have pets at home"), Turn("b", "yes, a cat"))),
+        Dialogue("2", (Turn("a", "which pets do you have"), Turn("b", "a cat, a dog"))),
+        Dialogue("3", (Turn("a", "where were you born"), Turn("b", "far away"))),
+    ]
+    pool = ReplyPool.of(talks, OneEncoder())
+    asked = ask("what pets do you have at all")
+    plain = one(RankerBot(OneEncoder(), pool, RankerOptions(follow=0)), asked)
+    assert plain.text == "which pets do you have"  # nothing is more like a question than another question
+    bot = RankerBot(OneEncoder(), pool)
+    found = one(bot, asked)
+    assert found.text in ("yes, a cat", "a cat, a dog")
+    assert bot.follow == ranking.FOLLOW
+    scores = [c.score for c in found.candidates]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_rankers_with_two_encoders_need_no_such_help(ranker: Ranker) -> None:
+    assert RankerBot(ranker, ReplyPool.of(TALKS, ranker)).follow == 0

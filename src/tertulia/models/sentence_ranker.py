@@ -15,7 +15,7 @@ batches of neighbours encode each persona once.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -50,6 +50,9 @@ class SentenceRankerConfig(Config):
 
 class SentenceRanker(nn.Module):
     """Bi-encoder with a memory of persona sentences."""
+
+    reads_alike: ClassVar[bool] = True
+    """One encoder for messages and replies: nothing fits a message better than the message itself."""
 
     def __init__(self, config: SentenceRankerConfig, encoder: SentenceEncoder) -> None:
         super().__init__()

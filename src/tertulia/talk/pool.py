@@ -65,6 +65,10 @@ class ReplyPool:
     vectors: NDArray[np.float16]  # (n, d)
     openers: tuple[int, ...] = ()
     """Places of those that opened a dialogue."""
+    before: NDArray[np.int64] = field(init=False, repr=False)  # (n,)
+    """Places of what each answered where it was first said; -1 where that is not in the pool."""
+    after: NDArray[np.int64] = field(init=False, repr=False)  # (n,)
+    """Places of what answered each."""
     _table: Floats | None = field(init=False, repr=False)
     """A small pool's vectors in the precision they are compared in."""
     _sketch: Sketch | None = field(init=False, repr=False)
@@ -73,6 +77,9 @@ class ReplyPool:
         small = len(self.texts) <= SMALL
         object.__setattr__(self, "_table", _single(np.array(self.vectors)) if small else None)
         object.__setattr__(self, "_sketch", None if small else Sketch(self.vectors))
+        before, after = _neighbours(self.sources)
+        object.__setattr__(self, "before", before)
+        object.__setattr__(self, "after", after)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -138,6 +145,18 @@ class ReplyPool:
         kept = np.argpartition(scores, -count)[-count:] if count < len(scores) else np.arange(len(scores))
         kept = kept[np.lexsort((kept, -scores[kept]))]
         return compared[kept], scores[kept]
+
+
+def _neighbours(sources: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """For the line at each place, where the lines before and after it in its dialogue are."""
+    before, after = np.full(len(sources), -1, np.int64), np.full(len(sources), -1, np.int64)
+    place = {source: i for i, source in enumerate(sources)}
+    for i, source in enumerate(sources):
+        dialogue, _, turn = source.rpartition("#")
+        next_one = place.get(f"{dialogue}#{int(turn) + 1}") if turn.isdecimal() else None
+        if next_one is not None:
+            after[i], before[next_one] = next_one, i
+    return before, after
 
 
 def collect(dialogues: Iterable[Dialogue]) -> list[Line]:

@@ -37,6 +37,8 @@ RERANKED = 20
 """How many of the best a re-ranker reads."""
 AT_ONCE = 256
 """Asks encoded at once."""
+FOLLOW = 1.5
+"""See `RankerOptions.follow`; chosen with benchmarks/rank_talk.py."""
 REMEMBERED = 50_000
 """Given replies whose vectors are remembered."""
 MAX_TURNS = 20
@@ -64,6 +66,9 @@ class RankerOptions(Config):
     """How many of the best replies to consider."""
     breadth: int = Field(200, ge=1, le=10_000)
     """How many replies the search finds for the ranker to score; the persona has its say among these."""
+    follow: float | None = Field(None, ge=0, le=10)
+    """Weight of how like the message is to the one that a reply answered where it was said. By default 1.5 for a ranker
+    that reads messages and replies alike (minilm), to which a question is most like another question; 0 for others."""
     repeat_overlap: float = Field(0.75, gt=0, le=1)
     """A reply is dropped when it shares this many words with one of the bot's own earlier turns (twice the shared words
     over the words of both); 1 drops only those of the same words. What anybody has said already is always dropped."""
@@ -101,6 +106,8 @@ class RankerBot:
         self.options = options or RankerOptions()
         self.spec, self.fingerprint = spec, fingerprint
         self.max_turns = self.options.max_turns or max_turns
+        alike = bool(getattr(ranker, "reads_alike", False))
+        self.follow = self.options.follow if self.options.follow is not None else FOLLOW * alike
         self._known: dict[str, Floats] = {}
         self._lock = threading.Lock()
 
@@ -136,7 +143,8 @@ class RankerBot:
             part, start = asks[at : at + AT_ONCE], time.perf_counter()
             queries = [self._query(ask) for ask in part]
             encoded = self.ranker.queries(queries)
-            chosen = [self._choose(ask, queries[i], _one(encoded, i)) for i, ask in enumerate(part)]
+            messages = self.ranker.replies([query.turns[-1] for query in queries]) if self.follow else encoded.vectors
+            chosen = [self._choose(ask, queries[i], _one(encoded, i), messages[i]) for i, ask in enumerate(part)]
             seconds = time.perf_counter() - start
             found += [
                 Reply(c.text, self._provenance(ask), c.score, c.candidates, seconds=seconds, note=c.note)
@@ -177,18 +185,19 @@ class RankerBot:
     def _provenance(self, ask: Ask) -> Provenance:
         return Provenance(self.spec, self.fingerprint, self.options.model_dump(), ask.seed, __version__)
 
-    def _choose(self, ask: Ask, query: Query, encoded: Queries) -> "_Choice":
+    def _choose(self, ask: Ask, query: Query, encoded: Queries, message: Floats) -> "_Choice":
         pool = self._needed_pool()
         if not ask.dialogue.turns:
             return self._opening(ask, query, encoded, pool)
         note = None
         if encoded.vectors.any():
-            places = pool.nearest(encoded.vectors, self.options.breadth).places[0]
+            places = self._found(pool, encoded, message)
         else:
             note = "knows none of these words: drew replies at random"
             rng = np.random.default_rng(ask.seed)
             places = rng.choice(len(pool), min(self.options.breadth, len(pool)), replace=False)
-        considered = self._considered(ask, query, self._ranked(encoded, places, ask.seed, pool))
+        ranked = self._ranked(encoded, places, ask.seed, pool, message if self.follow else None)
+        considered = self._considered(ask, query, ranked)
         fresh = [c for c in considered if c.dropped is None]
         if not fresh:
             first = considered[0]
@@ -196,9 +205,22 @@ class RankerBot:
         chosen = fresh[(ask.attempt - 1) % len(fresh)]
         return _Choice(chosen.text, chosen.score, considered, note)
 
-    def _ranked(self, encoded: Queries, places: NDArray[np.int64], seed: int, pool: ReplyPool) -> Iterator[Candidate]:
+    def _found(self, pool: ReplyPool, encoded: Queries, message: Floats) -> NDArray[np.int64]:
+        """What is nearest to the conversation, and what was said after that which is nearest to the message."""
+        places: NDArray[np.int64] = pool.nearest(encoded.vectors, self.options.breadth).places[0]
+        if not self.follow:
+            return places
+        answers = pool.after[pool.nearest(message[None], self.options.breadth).places[0]]
+        found: NDArray[np.int64] = np.unique(np.concatenate([places, answers[answers >= 0]]))
+        return found
+
+    def _ranked(
+        self, encoded: Queries, places: NDArray[np.int64], seed: int, pool: ReplyPool, message: Floats | None = None
+    ) -> Iterator[Candidate]:
         """All that was found by falling score; equal scores (but for the noise of sums) in an order by the seed."""
         scores = self.ranker.scores(encoded, pool.rows(places)[None])[0]
+        if message is not None:
+            scores = scores + self.follow * float(scores.std()) * _followed(pool, places, message)
         draw = np.random.default_rng(seed).random(len(scores))
         spread = float(np.ptp(scores)) or 1.0
         order = np.lexsort((draw, -np.round(scores / spread, 6)))
@@ -278,6 +300,20 @@ def _one(encoded: Queries, row: int) -> Queries:
         return one
     there = np.flatnonzero(one.memory[0].any(axis=1))
     return Queries(one.vectors, one.memory[:, : there[-1] + 1] if len(there) else None)
+
+
+def _followed(pool: ReplyPool, places: NDArray[np.int64], message: Floats) -> Floats:
+    """How like the message is to what each reply answered where it was said, in deviations from the mean of them all;
+    0 where that is not known.
+    """
+    answered = pool.before[places]
+    known = answered >= 0
+    said = pool.rows(answered[known])
+    likeness = said @ message / np.maximum(np.linalg.norm(said, axis=1) * np.linalg.norm(message), 1e-9)
+    found = np.zeros(len(places), np.float32)
+    if known.any():
+        found[known] = (likeness - likeness.mean()) / (float(likeness.std()) or 1.0)
+    return found
 
 
 def _manifest(folder: Path) -> Manifest:
