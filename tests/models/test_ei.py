@@ -9,10 +9,11 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from tertulia.core.errors import ConfigError
-from tertulia.models.ei import EIConfig, EIHeads, remembering
+from tertulia.core.errors import ConfigError, UnknownName
+from tertulia.models.ei import BY_HAND, EIConfig, EIHeads, find_teachers, sized
 from tertulia.models.generator import Talk
 from tertulia.models.hred import HRED, HREDConfig
+from tertulia.models.teachers import EMOTIONS
 from tertulia.models.tokenizer import WordTokenizer
 
 TALKS = [
@@ -68,7 +69,7 @@ def test_guesses_come_from_the_state_after_each_utterance() -> None:
     states, texts = [], []
     for talk in TALKS:
         for n, text in enumerate(talk.turns, 1):
-            states.append(model.start([Talk(talk.turns[:n], talk.own[:n])]).seed)
+            states.append(model.start([Talk(talk.turns[:n], talk.own[:n])]).known[0])
             texts.append(text)
     found = model.ei.distil(torch.cat(states), texts, torch.arange(5))
     extra = float(model.ei.weighted(found))
@@ -102,7 +103,8 @@ def test_input_needs_its_teachers_for_good(tmp_path: Path) -> None:
     assert model.ei.emotion is None
     assert float(model.losses(TALKS).extra) == 0
     model.save(tmp_path)
-    again = HRED.load(tmp_path)
+    again = HRED.load(tmp_path)  # teachers that were given by hand have no name to be found by
+    assert (again.config.ei.emotion_teacher, again.config.ei.semantics_teacher) == (BY_HAND, BY_HAND)
     for call in (again.nll, again.start):
         with pytest.raises(ConfigError, match="teacher of emotion"):
             call(TALKS)
@@ -139,14 +141,46 @@ def test_the_heads_learn_what_the_teachers_say() -> None:
     assert least - 1e-3 < last < least + 0.05 * (first - least)
 
 
-def test_a_teacher_that_remembers_is_asked_once() -> None:
-    asked: list[str] = []
+def test_teachers_are_found_by_name_when_they_are_needed_to_read(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    wanted = EIConfig(kind="input", emotion_teacher="lexicon", semantics_teacher="lexicon", hidden=8)
+    with pytest.raises(UnknownName, match="teacher of semantics called 'lexicon'"):
+        find_teachers(wanted)
+    wanted = wanted.model_copy(update={"semantics_teacher": BY_HAND, "semantics": 4})
+    teachers = find_teachers(wanted)
+    assert teachers.semantics is None
+    ei = sized(wanted, teachers)
+    assert (ei.emotions, ei.semantics) == (len(EMOTIONS), 4)
+    model = HRED.untrained(HREDConfig(dim=10, encoder=8, context=12, decoder=14, ei=ei), WORDS).eval()
+    model.ei.teach(emotion=teachers.emotion)
+    model.teach(semantics=letters)
+    model.save(tmp_path)
+    again = HRED.load(tmp_path)
+    assert again.config.ei.emotion_teacher == "lexicon"
+    again.teach(semantics=letters)
+    assert torch.equal(again.nll(TALKS).total, model.nll(TALKS).total)
 
-    def ask(texts: Sequence[str]) -> NDArray[Any]:
-        asked.extend(texts)
-        return letters(texts)
 
-    teacher = remembering(ask)
-    assert teacher(["ha", "hi", "ha"]).tolist() == letters(["ha", "hi", "ha"]).tolist()
-    assert teacher(["tea", "hi"]).tolist() == letters(["tea", "hi"]).tolist()
-    assert asked == ["ha", "hi", "tea"]
+def test_nothing_said_is_nothing_to_guess() -> None:
+    assert float(taught("both").losses([Talk((), ())]).extra) == 0
+
+
+def test_half_precision_learns_nearly_the_same() -> None:
+    model = taught("both")
+    whole = model.losses(TALKS).extra
+    with torch.autocast("cpu", torch.bfloat16):
+        half = model.losses(TALKS).extra
+        half.backward()
+    assert float(half.detach()) == pytest.approx(float(whole.detach()), rel=0.02)
+
+
+def test_only_those_are_sought_that_are_asked() -> None:
+    assert find_teachers(EIConfig(kind="none", emotion_teacher="nobody", semantics_teacher="nobody")) == (None, None)
+    found = find_teachers(EIConfig(kind="emotion", semantics_teacher="nobody"))
+    assert found.emotion is not None
+    assert found.semantics is None
+
+
+def test_a_head_of_unknown_size_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"ei.semantics"):
+        EIHeads(EIConfig(kind="semantics"), 5)

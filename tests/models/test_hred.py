@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,32 @@ def test_a_long_talk_is_read_from_where_its_window_begins(kind: str) -> None:
     assert first_read(10, 4) == 8
     last = Talk(LONG.turns[8:], LONG.own[8:])
     assert stepped(model, [last], ["no tea"], fan=1)[0] == pytest.approx(full, abs=1e-4)
+
+
+@kinds
+def test_a_persona_is_read_like_utterances_before_the_first(kind: str) -> None:
+    model, deaf = made(kind, personas=True, max_turns=2), made(kind, max_turns=2)
+    talk = Talk(("hi", "tea ?", "no", "a dog"), (False, True) * 2, persona=("i like bread", "a baker"))
+    bare, other = replace(talk, persona=()), replace(talk, persona=("a baker", "i like bread"))
+    with torch.no_grad():
+        found, without, swapped = model.nll([talk, bare, other]).total.tolist()
+        assert len({round(value, 3) for value in (found, without, swapped)}) == 3
+        assert model.nll([talk]).tokens.tolist() == model.nll([bare]).tokens.tolist()
+        assert found == pytest.approx(float(model.nll([talk]).total), abs=1e-4)
+        assert deaf.nll([talk]).total.tolist() == deaf.nll([bare]).total.tolist()
+        last = model.nll([talk.said("no tea")], scored="last").total
+    assert stepped(model, [talk], ["no tea"], fan=2)[0].tolist() == pytest.approx([float(last)] * 2, abs=1e-4)
+
+
+@kinds
+def test_half_precision_learns_nearly_the_same(kind: str) -> None:
+    model = made(kind).train()
+    whole = model.losses(TALKS)
+    with torch.autocast("cpu", torch.bfloat16):
+        half = model.losses(TALKS)
+        half.loss(0.5).backward()
+    assert half.kl.dtype == torch.float32
+    assert torch.allclose(half.nll.total, whole.nll.total, rtol=0.02)
 
 
 def test_windows_are_never_too_long_and_begin_seldom() -> None:

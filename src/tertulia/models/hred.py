@@ -9,24 +9,29 @@ Differences from the papers: a mark tells whose utterance it is; the first turn 
 zeros; the words of a turn have one table with the output layer, whatever the sizes. A long dialogue is read in windows
 of at most `max_turns` turns that overlap by half, so that each turn counts once and has some turns before it. Turns are
 cut to `longest` tokens where they are read or learned from; when a likelihood is asked for, all of a turn counts.
-Personas are not read.
+A persona, which the papers do not have, is read like utterances before the first, where `personas` is set.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import NamedTuple
+from pathlib import Path
+from typing import NamedTuple, Self
 
 import torch
 from pydantic import Field
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
-from tertulia.models.ei import EIConfig, EIHeads, Teacher
+from tertulia.models.ei import BY_HAND, EIConfig, EIHeads, find_teachers
 from tertulia.models.generator import Nll, Scored, State, Talk, counted
 from tertulia.models.seq2seq import RecurrentConfig, RecurrentWriter, pack, rows_of, summed
-from tertulia.models.tokenizer import END, OTHER, OWN, Tokenizer
+from tertulia.models.teachers import Teacher
+from tertulia.models.tokenizer import END, OTHER, OWN, PERSONA, Tokenizer
 from tertulia.models.vectors import WordTable
+
+REMEMBERED = 10_000
+"""Texts of which a model that talks remembers what its teachers said."""
 
 
 class HREDConfig(RecurrentConfig):
@@ -42,6 +47,8 @@ class HREDConfig(RecurrentConfig):
     """Tokens of an utterance that are read and learned from."""
     max_turns: int = Field(10, ge=2)
     """Turns of a dialogue that are read in one go."""
+    personas: bool = False
+    """Whether personas are read; a recipe sets it to whether they are shown in training."""
     ei: EIConfig = EIConfig()
     """What is learned from teachers."""
 
@@ -103,18 +110,19 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HREDState:
-    """What the next turn comes from, and where the decoder is once it has begun."""
+    """What the next turn comes from, or, once it has begun, where the decoder is."""
 
-    seed: torch.Tensor  # (rows, seed)
+    known: tuple[torch.Tensor, ...]  # each (rows, ...), as `_foresee` takes them; nothing once the turn has begun
     hidden: torch.Tensor | None = None  # (rows, decoder)
 
     def fan(self, count: int, /) -> "HREDState":
         """Each row so many times; before the first token, each will imagine something of its own."""
-        return self.keep(torch.arange(len(self.seed), device=self.seed.device).repeat_interleave(count))
+        rows = self.known[0] if self.hidden is None else self.hidden
+        return self.keep(torch.arange(len(rows), device=rows.device).repeat_interleave(count))
 
     def keep(self, rows: torch.Tensor, /) -> "HREDState":
         """Only these rows."""
-        return HREDState(self.seed[rows], None if self.hidden is None else self.hidden[rows])
+        return HREDState(tuple(one[rows] for one in self.known), None if self.hidden is None else self.hidden[rows])
 
 
 class HRED(RecurrentWriter[HREDConfig]):
@@ -137,8 +145,23 @@ class HRED(RecurrentWriter[HREDConfig]):
         self.decoder = nn.GRU(config.dim, config.decoder)
 
     def teach(self, *, emotion: Teacher | None = None, semantics: Teacher | None = None) -> None:
-        """Give the teachers that `ei` asks for: to learn from, or with `input`, whenever something is read."""
+        """Give the teachers that `ei` asks for: to learn from, or with `input`, whenever something is read.
+
+        One that is given so has no name: a model that needs it has to be given it again when it is loaded.
+        """
         self.ei.teach(emotion=emotion, semantics=semantics)
+        given = {"emotion_teacher": emotion, "semantics_teacher": semantics}
+        unnamed = {field: BY_HAND for field, teacher in given.items() if teacher is not None}
+        self.config = self.config.model_copy(update={"ei": self.config.ei.model_copy(update=unnamed)})
+
+    @classmethod
+    def load(cls, folder: Path, /) -> Self:
+        """What `save` wrote, and the teachers that it reads with."""
+        made = super().load(folder)
+        if made.config.ei.kind == "input":
+            found = find_teachers(made.config.ei, most=REMEMBERED)
+            made.ei.teach(emotion=found.emotion, semantics=found.semantics)
+        return made
 
     def losses(self, talks: Sequence[Talk], /, *, scored: Scored = "all") -> Elbo:
         """All that is learned from; the teachers are asked."""
@@ -159,8 +182,7 @@ class HRED(RecurrentWriter[HREDConfig]):
     def start(self, talks: Sequence[Talk], /) -> HREDState:
         """Read the talks."""
         layout = self._lay(talks, None)
-        seeds = self._contexts(layout, self._hear(layout), None).seeds
-        return HREDState(seeds[torch.arange(len(talks), device=self._device), layout.lengths])
+        return HREDState(self._known(layout, self._hear(layout)))
 
     @torch.no_grad()
     def step(self, state: State, tokens: torch.Tensor | None, /) -> tuple[torch.Tensor, HREDState]:
@@ -169,11 +191,11 @@ class HRED(RecurrentWriter[HREDConfig]):
             raise TypeError(f"not a state of this model: {type(state).__name__}")
         if (tokens is None) != (state.hidden is None):
             raise ValueError("a turn is begun with None, and with None only")
-        hidden = self._outset(self._foresee(state.seed)) if state.hidden is None else state.hidden
+        hidden = self._outset(self._foresee(*state.known)) if state.hidden is None else state.hidden
         if tokens is None:
             tokens = torch.full((len(hidden),), OWN, device=self._device)
         hidden = self.decoder(self.words(tokens)[None], hidden[None])[1][0]  # (rows, decoder)
-        return self.words.logits(hidden), HREDState(state.seed, hidden)
+        return self.words.logits(hidden), HREDState((), hidden)
 
     def _lay(self, talks: Sequence[Talk], scored: Scored | None) -> Layout:
         return lay(
@@ -182,6 +204,7 @@ class HRED(RecurrentWriter[HREDConfig]):
             scored,
             longest=self.config.longest,
             max_turns=self.config.max_turns,
+            personas=self.config.personas,
             cut=self.training,
             device=self._device,
         )
@@ -218,9 +241,13 @@ class HRED(RecurrentWriter[HREDConfig]):
         nothing = seeds.new_zeros(len(seeds))
         return Imagined(seeds, nothing, nothing)
 
-    def _foresee(self, seeds: torch.Tensor) -> torch.Tensor:
-        """What turns begin with, not knowing it: (rows, seed) as (rows, seed or more)."""
-        return seeds
+    def _known(self, layout: Layout, heard: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """What the turn behind all comes from, nothing of it drawn yet: here the seed (n, seed)."""
+        return (last_of(self._contexts(layout, heard, None).seeds, layout.lengths),)
+
+    def _foresee(self, *known: torch.Tensor) -> torch.Tensor:
+        """What turns begin with, not knowing what will be said: (rows, seed or more)."""
+        return known[0]
 
     def _shown(self, inputs: PackedSequence) -> PackedSequence:
         """The tokens that the decoder gets to see of what it is to write."""
@@ -250,6 +277,11 @@ class HRED(RecurrentWriter[HREDConfig]):
         return turns + summed(run.contexts.kl, layout.owner, layout.talks)
 
 
+def last_of(states: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """What stands behind the last turn of each row: (p, l + 1, d) and (p,) as (p, d)."""
+    return states[torch.arange(len(lengths), device=lengths.device), lengths]
+
+
 def lay(
     talks: Sequence[Talk],
     tokenizer: Tokenizer,
@@ -257,24 +289,28 @@ def lay(
     *,
     longest: int,
     max_turns: int,
+    personas: bool,
     cut: bool,
     device: torch.device,
 ) -> Layout:
     """Lay talks out; with nothing `scored`, to write the next turn. With `cut`, a turn counts as far as it is read."""
-    numbers: dict[tuple[str, bool], int] = {}
+    numbers: dict[tuple[str, int], int] = {}  # texts behind their marks
     windows: list[list[int]] = []
     about: list[tuple[int, int]] = []  # of each window: the talk, and the turns given
     places: list[tuple[int, int]] = []  # of each turn that counts: the window, and where in it
     rows: list[tuple[int, ...]] = []
     for i, talk in enumerate(talks):
-        said = list(zip(talk.turns, talk.own, strict=True))
+        known = [(text, PERSONA) for text in talk.persona] if personas else []
+        said = [(text, OWN if own else OTHER) for text, own in zip(talk.turns, talk.own, strict=True)]
         for first, counts in _windows(talk, scored, max_turns):
+            ahead = len(known) - first
             for turn in counts if scored is not None else ():
-                places.append((len(windows), turn - first))
+                places.append((len(windows), turn + ahead))
                 rows.append(_ids(*said[turn], tokenizer)[: longest + 1 if cut else None])
-            windows.append([numbers.setdefault(key, len(numbers)) for key in said[first : counts[-1] + 1]])
-            about.append((i, counts[0] - first))
-    read = [(*_ids(text, own, tokenizer)[:-1][: longest + 1], END) for text, own in numbers]
+            read = (*known, *said[first : counts[-1] + 1])
+            windows.append([numbers.setdefault(key, len(numbers)) for key in read])
+            about.append((i, counts[0] + ahead))
+    different = [(*_ids(text, mark, tokenizer)[:-1][: longest + 1], END) for text, mark in numbers]
     most = max(map(len, windows), default=0)
 
     def numbered(lines: Sequence[Sequence[int]], width: int) -> torch.Tensor:
@@ -283,7 +319,7 @@ def lay(
     return Layout(
         talks=len(talks),
         texts=tuple(text for text, _ in numbers),
-        utterances=pack(read, device) if read else None,
+        utterances=pack(different, device) if different else None,
         turns=numbered([row + [0] * (most - len(row)) for row in windows], most),
         lengths=numbered([[len(row)] for row in windows], 1)[:, 0],
         owner=numbered(about, 2)[:, 0],
@@ -312,5 +348,5 @@ def _windows(talk: Talk, scored: Scored | None, max_turns: int) -> Iterator[tupl
         yield first, list(turns)
 
 
-def _ids(text: str, own: bool, tokenizer: Tokenizer) -> tuple[int, ...]:
-    return (OWN if own else OTHER, *tokenizer.encode(text), END)
+def _ids(text: str, mark: int, tokenizer: Tokenizer) -> tuple[int, ...]:
+    return (mark, *tokenizer.encode(text), END)

@@ -5,9 +5,10 @@ of the reading, of prior and posterior of each utterance's variable, and of what
 N(0, I); its posterior comes from a bidirectional GRU over the vectors of all utterances. Utterance drop hides some of
 those vectors from the reading in training, so that the variable has something to tell.
 
-Before a turn is written, the variable is drawn from the posterior of the turns so far. Likelihoods follow the same
-rule: the prior is what the posterior net makes of the turns before the first one that counts, and N(0, I) where there
-are none, as in training on all turns. So `nll` of a last turn is about the way in which turns are in fact written.
+Before a turn is written, the variable is drawn from the posterior of the turns so far, anew for each sample.
+Likelihoods follow the same rule: the prior is what the posterior net makes of what comes before the first turn that
+counts, and N(0, I) where nothing does, as in training on all turns. So `nll` of a last turn is about the way in which
+turns are in fact written.
 """
 
 import torch
@@ -15,7 +16,7 @@ from pydantic import Field
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from tertulia.models.hred import Contexts, Layout, Run
+from tertulia.models.hred import Contexts, Layout, Run, last_of
 from tertulia.models.seq2seq import summed
 from tertulia.models.tokenizer import Tokenizer
 from tertulia.models.vhred import VHRED, Gaussian, GaussianNet, VHREDConfig
@@ -51,14 +52,28 @@ class VHCR(VHRED):
         if self.training and self.config.utterance_drop:
             dropped = torch.rand(turns.shape[:2], device=turns.device) < self.config.utterance_drop
             turns = torch.where(dropped[..., None], self.unheard, turns)
-        inputs = torch.cat([turns, z[:, None].expand(-1, turns.shape[1], -1)], -1)
-        states = self._walk(inputs, torch.tanh(self.wake(z)))
+        states = self._read(turns, z)
         seeds = torch.cat([states, z[:, None].expand(-1, states.shape[1], -1)], -1)
         return Contexts(seeds, states, posterior.kl(prior), prior.log_density(z) - posterior.log_density(z))
 
+    def _known(self, layout: Layout, heard: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        turns = heard[layout.turns]  # (n, l, heard)
+        return (turns, layout.lengths, *self._surveyed(turns, layout.lengths))
+
+    def _foresee(self, *known: torch.Tensor) -> torch.Tensor:
+        turns, lengths, mean, std = known
+        z = self._drawn(Gaussian(mean, std), None)  # (rows, conversation)
+        state = last_of(self._read(turns, z), lengths)
+        return super()._foresee(torch.cat([state, z], -1))
+
+    def _read(self, turns: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        """States of the conversation, its variable known. (p, l, heard) and (p, conversation) as (p, l + 1, context)"""
+        inputs = torch.cat([turns, z[:, None].expand(-1, turns.shape[1], -1)], -1)
+        return self._walk(inputs, torch.tanh(self.wake(z)))
+
     def _surveyed(self, turns: torch.Tensor, lengths: torch.Tensor) -> Gaussian:
         """What the first turns say of the conversation; N(0, I) where there are none. (p, l, heard) and (p,)"""
-        mean = turns.new_zeros(len(turns), self.config.conversation)
+        mean = torch.zeros(len(turns), self.config.conversation, device=turns.device)
         std = torch.ones_like(mean)
         rows = lengths.nonzero()[:, 0]
         if not len(rows):

@@ -39,6 +39,15 @@ class VHREDConfig(HREDConfig):
     """Share of the words that the decoder does not see in training."""
 
 
+class Importance(NamedTuple):
+    """What draws from the posterior tell of some talks."""
+
+    nll: Nll
+    """Negative log-likelihood of the turns that count, as far as the draws come to it."""
+    bound: torch.Tensor  # (n,): the negative ELBO, which stays above it
+    kl: torch.Tensor  # (n,): of the latent variables, in nats, part of the bound
+
+
 class Gaussian(NamedTuple):
     """Independent normal distributions."""
 
@@ -74,7 +83,8 @@ class GaussianNet(nn.Module):
     def forward(self, known: torch.Tensor) -> Gaussian:
         """(n, known)"""
         hidden = torch.tanh(self.hidden(known))
-        return Gaussian(self.mean(hidden), softplus(self.spread(hidden)) + NARROWEST)
+        # Densities want single precision, whatever the rest is computed in.
+        return Gaussian(self.mean(hidden).float(), softplus(self.spread(hidden).float()) + NARROWEST)
 
 
 class VHRED(HRED):
@@ -90,17 +100,41 @@ class VHRED(HRED):
         self.prior = GaussianNet(self.seed_size, config.context, config.latent)
         self.posterior = GaussianNet(self.seed_size + self.heard_size, config.context, config.latent)
 
-    @torch.no_grad()
     def importance_nll(
-        self, talks: Sequence[Talk], /, *, scored: Scored = "all", samples: int = 10, generator: int = 0
+        self,
+        talks: Sequence[Talk],
+        /,
+        *,
+        scored: Scored = "all",
+        samples: int = 10,
+        generator: torch.Generator | None = None,
+        seed: int = 0,
     ) -> Nll:
-        """How improbable the turns that count are, by importance sampling; `generator` is the seed of all draws."""
-        dice = torch.Generator(self._device).manual_seed(generator)
+        """How improbable the turns that count are, by importance sampling."""
+        return self.importance(talks, scored=scored, samples=samples, generator=generator, seed=seed).nll
+
+    @torch.no_grad()
+    def importance(
+        self,
+        talks: Sequence[Talk],
+        /,
+        *,
+        scored: Scored = "all",
+        samples: int = 10,
+        generator: torch.Generator | None = None,
+        seed: int = 0,
+    ) -> Importance:
+        """The same with the bound; all is drawn by the generator, or by one with the seed."""
+        dice = generator or torch.Generator(self._device).manual_seed(seed)
         layout = self._lay(talks, scored)
         heard = self._hear(layout)
-        draws = [self._weights(layout, self._run(layout, heard, dice)) for _ in range(samples)]
-        found = math.log(samples) - torch.stack(draws).logsumexp(0)  # (drawn together,)
-        return Nll(summed(found, self._drawn_for(layout), layout.talks), self._tokens(layout))
+        runs = [self._run(layout, heard, dice) for _ in range(samples)]
+        weights = torch.stack([self._weights(layout, run) for run in runs])  # (samples, drawn together)
+        found = math.log(samples) - weights.logsumexp(0)
+        kl = torch.stack([self._kl(layout, run) for run in runs]).mean(0)
+        told = torch.stack([self._told(layout, run.losses).total for run in runs]).mean(0)
+        nll = Nll(summed(found, self._drawn_for(layout), layout.talks), self._tokens(layout))
+        return Importance(nll, told + kl, kl)
 
     def _weights(self, layout: Layout, run: Run) -> torch.Tensor:
         """log p(x | z) p(z) / q(z | x) of what is drawn together: here, of each turn (r,)."""
@@ -121,7 +155,8 @@ class VHRED(HRED):
         log_weight = prior.log_density(z) - posterior.log_density(z)
         return Imagined(torch.cat([seeds, z], -1), posterior.kl(prior), log_weight)
 
-    def _foresee(self, seeds: torch.Tensor) -> torch.Tensor:
+    def _foresee(self, *known: torch.Tensor) -> torch.Tensor:
+        (seeds,) = known  # (rows, seed)
         prior: Gaussian = self.prior(seeds)
         return torch.cat([seeds, self._drawn(prior, None)], -1)
 

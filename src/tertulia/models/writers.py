@@ -23,6 +23,8 @@ WRITERS.add(
     "attends to the persona's sentences as it writes (Persona-Chat)",
 )
 WRITERS.add("hred", "tertulia.models.hred:HRED", "utterances, and the conversation over them")
+WRITERS.add("vhred", "tertulia.models.vhred:VHRED", "HRED that imagines each utterance before it writes it")
+WRITERS.add("vhcr", "tertulia.models.vhcr:VHCR", "VHRED with an idea of the whole conversation above")
 WRITERS.add("transformer", "tertulia.models.transformer:Transformer", "the vanilla Transformer, Meena's baseline")
 WRITERS.add("evolved", "tertulia.models.evolved_transformer:EvolvedTransformer", "the Evolved Transformer (Meena)")
 

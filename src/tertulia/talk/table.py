@@ -27,5 +27,7 @@ WRITER = "tertulia.talk.bots.writer:WriterBot"
 BOTS.add("seq2seq", WRITER, "a trained model that writes: an LSTM")
 BOTS.add("profile-memory-writer", WRITER, "a trained model that writes: an LSTM that attends to the persona")
 BOTS.add("hred", WRITER, "a trained model that writes: utterances, and the conversation over them")
+BOTS.add("vhred", WRITER, "a trained model that writes: HRED that imagines each turn before its words")
+BOTS.add("vhcr", WRITER, "a trained model that writes: VHRED that imagines the conversation, too")
 BOTS.add("transformer", WRITER, "a trained model that writes: the vanilla Transformer")
 BOTS.add("evolved", WRITER, "a trained model that writes: Meena's Evolved Transformer")

@@ -41,4 +41,8 @@ RECIPES.add(
     "tertulia.train.recipes.writers:PROFILE_MEMORY",
     "an LSTM that writes with attention to persona sentences (Persona-Chat)",
 )
-RECIPES.add("hred", "tertulia.train.recipes.writers:HRED_RECIPE", "a hierarchical recurrent model that writes replies")
+RECIPES.add("hred", "tertulia.train.recipes.hred:HRED_RECIPE", "a hierarchical recurrent model that writes replies")
+RECIPES.add("vhred", "tertulia.train.recipes.hred:VHRED_RECIPE", "HRED with a latent variable for each utterance")
+RECIPES.add(
+    "vhcr", "tertulia.train.recipes.hred:VHCR_RECIPE", "HRED with latent variables of utterances and conversation"
+)

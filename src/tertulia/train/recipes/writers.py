@@ -1,4 +1,7 @@
-"""The recipes of the models that write, one for each architecture; they differ in their model's config alone."""
+"""The recipes of the models that write, one for each architecture; they differ in their model's config alone.
+
+Those of the HRED family, which learn from more than words, are in `tertulia.train.recipes.hred`.
+"""
 
 from typing import Literal
 
@@ -7,15 +10,12 @@ from torch import nn
 
 from tertulia.core.progress import Progress
 from tertulia.models.evolved_transformer import EvolvedConfig, EvolvedTransformer
-from tertulia.models.generator import Talk
-from tertulia.models.hred import HRED, HREDConfig
 from tertulia.models.profile_memory_writer import GenerativeProfileMemory, GenerativeProfileMemoryConfig
 from tertulia.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from tertulia.models.tokenizer import Kind, Tokenizer
 from tertulia.models.transformer import Transformer, TransformerConfig
-from tertulia.train.loop import Loss
 from tertulia.train.recipe import Recipe
-from tertulia.train.writers import TrainedWriter, WriterConfig, WriterTrainee, train_writer
+from tertulia.train.writers import TrainedWriter, WriterConfig, train_writer
 
 
 class TransformerRecipe(WriterConfig):
@@ -63,47 +63,24 @@ class ProfileMemoryRecipe(RecurrentRecipe):
     """Its sizes."""
 
 
-class HREDRecipe(RecurrentRecipe):
-    """How HRED is trained."""
-
-    recipe: Literal["hred"] = "hred"
-    """The recipe's name, so that a run's own config can be trained again."""
-    model: HREDConfig = HREDConfig()
-    """Its sizes."""
-
-
-class HREDTrainee(WriterTrainee):
-    """HRED: what the teachers add is learned too."""
-
-    module: HRED
-
-    def loss(self, batch: list[Talk]) -> Loss:
-        """The sum of all parts over the tokens of the turns that count."""
-        found = self.module.losses(batch, scored=self.config.learn)
-        count = int(found.nll.tokens.sum())
-        return Loss(found.loss(self.module.kl_weight) / max(1, count), count)
-
-
 def train(config: WriterConfig, progress: Progress) -> TrainedWriter:
     """Train the model that the config describes."""
-    name, made, trainee = _KINDS[type(config)]
+    name, made = _KINDS[type(config)]
 
     def build(tokenizer: Tokenizer) -> nn.Module:
         return made.untrained(config.model, tokenizer)  # type: ignore[attr-defined,no-any-return]
 
-    return train_writer(config, progress, name=name, build=build, trainee=trainee)
+    return train_writer(config, progress, name=name, build=build)
 
 
-_KINDS: dict[type[WriterConfig], tuple[str, type[nn.Module], type[WriterTrainee]]] = {
-    TransformerRecipe: ("transformer", Transformer, WriterTrainee),
-    EvolvedRecipe: ("evolved", EvolvedTransformer, WriterTrainee),
-    Seq2SeqRecipe: ("seq2seq", Seq2Seq, WriterTrainee),
-    ProfileMemoryRecipe: ("profile-memory-writer", GenerativeProfileMemory, WriterTrainee),
-    HREDRecipe: ("hred", HRED, HREDTrainee),
+_KINDS: dict[type[WriterConfig], tuple[str, type[nn.Module]]] = {
+    TransformerRecipe: ("transformer", Transformer),
+    EvolvedRecipe: ("evolved", EvolvedTransformer),
+    Seq2SeqRecipe: ("seq2seq", Seq2Seq),
+    ProfileMemoryRecipe: ("profile-memory-writer", GenerativeProfileMemory),
 }
 
 TRANSFORMER = Recipe("transformer", TransformerRecipe, train)
 EVOLVED = Recipe("evolved", EvolvedRecipe, train)
 SEQ2SEQ = Recipe("seq2seq", Seq2SeqRecipe, train)
 PROFILE_MEMORY = Recipe("profile-memory-writer", ProfileMemoryRecipe, train)
-HRED_RECIPE = Recipe("hred", HREDRecipe, train)
