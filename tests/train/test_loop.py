@@ -1,12 +1,15 @@
 """The training loop on the smallest thing that can be trained: a line through points."""
 
 import json
+import math
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ from torch import nn
 
 from tertulia.core.errors import DataError
 from tertulia.core.progress import Silent
-from tertulia.train.loop import BEST, LoopConfig, Loss, fit, schedule
+from tertulia.train.loop import BEST, LoopConfig, Loss, fit, schedule, settings
 from tertulia.train.record import PICTURE, RECORD, draw_record, read_record
 
 
@@ -178,6 +181,71 @@ def test_schedules() -> None:
     assert schedule(rsqrt, 400, 10**6) == pytest.approx(0.5)
     assert schedule(LoopConfig(decay="none"), 999, 1000) == 1.0
     assert schedule(LoopConfig(decay="linear"), 999, 1000) == pytest.approx(0.03)
+
+
+def test_a_rate_is_held_before_it_falls() -> None:
+    held = LoopConfig(warmup=2, hold=3, decay="linear")
+    assert [schedule(held, step, 15) for step in range(6)] == [0.5, 1.0, 1.0, 1.0, 1.0, 1.0]
+    assert schedule(held, 10, 15) == pytest.approx(0.5)
+
+
+class One:
+    """A weight whose gradient never changes, so that an update shows the rate."""
+
+    goal = "weight"
+
+    def __init__(self) -> None:
+        self.module = nn.Linear(1, 1, bias=False)
+        nn.init.ones_(self.module.weight)
+        self.seen: list[float] = []
+
+    def batches(self, epoch: int) -> Sequence[None]:
+        return [None] * 100
+
+    def loss(self, batch: None) -> Loss:
+        self.seen.append(float(self.module.weight.detach()))
+        return Loss(-self.module.weight.sum(), 1)
+
+    def validate(self) -> Mapping[str, float]:
+        return {"weight": float(self.module.weight.detach())}
+
+
+def test_meenas_schedule_is_what_adafactor_does(tmp_path: Path) -> None:
+    """A rate for so many updates, then the inverse square root of the update; here 0.25 for 16 instead of 0.01."""
+    trainee = One()
+    config = LoopConfig(optimizer="adafactor", rate=0.25, hold=16, decay="rsqrt", epochs=1, precision="float32")
+    fit(trainee, config, tmp_path, Silent(), resume=False, same="")
+    rates = [after / before - 1 for before, after in pairwise(trainee.seen)]  # relative to the weight's size
+    wanted = [1 / math.sqrt(max(step, 16)) for step in range(1, 100)]
+    assert rates == pytest.approx(wanted, rel=1e-3)
+
+
+class Hears(Silent):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def test_speed_loss_and_the_last_validation_are_told(tmp_path: Path) -> None:
+    class Counts(Line):
+        unit = "points"
+
+    heard = Hears()
+    fit(Counts(), CONFIG, tmp_path, heard, resume=False, same="")
+    before, after = heard.notes[0], heard.notes[-2]
+    assert re.fullmatch(r"[\d,]+ points/s, loss [\d.]+", before)
+    assert re.fullmatch(r"[\d,]+ points/s, loss [\d.]+, error [\d.e-]+", after)
+    assert heard.notes[-1].startswith("error ")
+
+
+@pytest.mark.parametrize("kind", ["adam", "adafactor"])
+def test_later_settings_count_only_when_they_are_not_at_their_defaults(kind: Any) -> None:
+    first = settings(LoopConfig(optimizer=kind), without={"seed"})
+    assert set(first) == set(LoopConfig.model_fields) - LoopConfig.later - {"seed"}
+    for more in ({"hold": 2}, {"precision": "float32"}, {"compile": True}, {"tensorboard": True}):
+        assert settings(LoopConfig(optimizer=kind, **more), without={"seed"}) == first | more
 
 
 def test_the_record_is_read_past_a_torn_line_and_drawn(tmp_path: Path) -> None:

@@ -11,11 +11,12 @@ from typing import Annotated, Any, Self
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from tertulia.core.codec import Problems
 from tertulia.core.config import Config
+from tertulia.core.progress import Pace, duration
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False)
@@ -69,7 +70,13 @@ def tell_problems(problems: Problems) -> None:
 
 
 class Bars(AbstractContextManager["Bars"]):
-    """Progress bars: one line per step, with its time; plain lines where there is no terminal."""
+    """Progress bars: one line per step, with its time, what is left of it and what it says of itself.
+
+    Where there is no terminal, plain lines: one at the end of each step, and one a minute in a long one.
+    """
+
+    LINE_SECONDS = 60.0
+    """Between plain lines."""
 
     def __init__(self) -> None:
         self._progress = Progress(
@@ -78,11 +85,14 @@ class Bars(AbstractContextManager["Bars"]):
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}", markup=False),
+            TextColumn("{task.fields[note]}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
             console=err,
             disable=not err.is_terminal,
         )
         self._task: TaskID | None = None
-        self._title, self._start, self._note = "", 0.0, ""
+        self._title, self._start, self._note, self._said = "", 0.0, "", 0.0
+        self._pace = Pace(None)
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -98,24 +108,40 @@ class Bars(AbstractContextManager["Bars"]):
     def step(self, title: str, total: int | None = None) -> None:
         """End the step before, begin the next."""
         self._end()
-        self._title, self._start = title, time.perf_counter()
-        self._task = self._progress.add_task(title, total=total)
+        self._title, self._start, self._pace = title, time.perf_counter(), Pace(total)
+        self._said = self._start
+        self._task = self._progress.add_task(title, total=total, left="", note="")
 
     def advance(self, n: int = 1) -> None:
-        """Move the bar."""
-        if self._task is not None:
-            self._progress.advance(self._task, n)
+        """Move the bar; now and then a line where there is none."""
+        if self._task is None:
+            return
+        self._pace.advance(n)
+        self._progress.update(self._task, advance=n, left=self._left())
+        now = time.perf_counter()
+        if not err.is_terminal and now - self._said >= self.LINE_SECONDS:
+            self._said = now
+            of = f"{self._pace.done}/{self._pace.total}" if self._pace.total else f"{self._pace.done}"
+            line = ", ".join(part for part in (f"{self._title} {of}", self._left(), self._note) if part)
+            err.print(Text(line), soft_wrap=True)
 
     def note(self, text: str) -> None:
         """Shown beside the step."""
         self._note = text
+        if self._task is not None:
+            self._progress.update(self._task, note=text)
+
+    def _left(self) -> str:
+        left = self._pace.left()
+        return "" if left is None else f"{duration(left)} left"
 
     def _end(self) -> None:
         if self._task is None:
             return
         title = f"{self._title}: {self._note}" if self._note else self._title
         task = self._progress.tasks[self._task]
-        self._progress.update(self._task, description=title, total=task.total or 1, completed=task.total or 1)
+        done = task.total or 1
+        self._progress.update(self._task, description=title, total=done, completed=done, left="", note="")
         if not err.is_terminal:
-            err.print(Text(f"{title} ({time.perf_counter() - self._start:.1f} s)"))
+            err.print(Text(f"{title} ({time.perf_counter() - self._start:.1f} s)"), soft_wrap=True)
         self._task, self._note = None, ""

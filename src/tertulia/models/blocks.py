@@ -5,7 +5,8 @@ talk is as many (source, target) pairs as it has turns that count. Without, the 
 and a single pass predicts every turn of a talk: for as many turns learned from, a small part of the work.
 
 One embedding matrix serves encoder, decoder and softmax. Places are sinusoids, so that a talk may be longer than any in
-training. Logits are computed where a token counts, and nowhere else.
+training. Logits are computed where a token counts, and nowhere else; for losses a few hundred tokens at a time, since
+those of a whole batch would have to be fetched from memory again and again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,13 +20,17 @@ from torch import nn
 from torch.nn import functional
 
 from tertulia.core.config import Config, validate
-from tertulia.models.attention import Cache, Decoding, Groups, KeyValue, Tail, filled_up
+from tertulia.models.attention import Cache, Decoding, Groups, KeyValue, Tail, by_input, filled_up
 from tertulia.models.checkpoint import load_weights, read_model, save_weights
 from tertulia.models.generator import Nll, Scored, State, Talk, counted, stream
+from tertulia.models.token_logits import TokenLogits
 from tertulia.models.tokenizer import END, OTHER, OWN, PAD, Tokenizer, load_tokenizer
 
 AT_ONCE = 4096
 """Tokens that go through the blocks together, filled-up places included."""
+
+LOGITS_AT_ONCE = 256
+"""Tokens whose losses are computed together."""
 
 PLACES = 0.1
 """Weight of the places beside the tokens, which begin small."""
@@ -94,10 +99,20 @@ class _Piece(NamedTuple):
     """What is learned in one row: tokens to be written, and where there is an encoder, those that it reads."""
 
     talk: int
+    turn: int
+    """The first one it is about."""
     source: tuple[int, ...]
     target: tuple[int, ...]
     counts: tuple[bool, ...]
     """Which tokens of the target are predicted; never the first."""
+
+
+class _Predicting(NamedTuple):
+    """Where tokens that count are predicted."""
+
+    states: torch.Tensor  # (n, width): what the last block made of the token before
+    tokens: torch.Tensor  # (n,): those that stand there
+    pieces: torch.Tensor  # (n,): the row each is of
 
 
 class BlockGenerator(nn.Module, Generic[B]):
@@ -150,10 +165,24 @@ class BlockGenerator(nn.Module, Generic[B]):
         pieces = [piece for i, talk in enumerate(talks) for piece in self._pieces(i, talk, scored)]
         total, tokens = self.bias.new_zeros(len(talks)), torch.zeros(len(talks), dtype=torch.long, device=self._device)
         for batch in _batches(pieces):
-            losses, owners = self._losses(batch)
-            total = total.index_add(0, owners, losses)
+            found = self._predicting(batch)
+            owners = self._numbers([piece.talk for piece in batch])[found.pieces]
+            total = total.index_add(0, owners, self._losses(found))
             tokens = tokens.index_add(0, owners, torch.ones_like(owners))
         return Nll(total, tokens)
+
+    def token_logits(self, talks: Sequence[Talk], /, *, scored: Scored = "all") -> TokenLogits:
+        """The scores of all tokens where one counts, in the order of the text."""
+        pieces = [piece for i, talk in enumerate(talks) for piece in self._pieces(i, talk, scored)]
+        ranks = {key: rank for rank, key in enumerate(sorted((piece.talk, piece.turn) for piece in pieces))}
+        states, tokens, places = [self.bias.new_zeros(0, self.config.d_model)], [self._numbers([])], [self._numbers([])]
+        for batch in _batches(pieces):
+            found = self._predicting(batch)
+            states.append(found.states)
+            tokens.append(found.tokens)
+            places.append(self._numbers([ranks[piece.talk, piece.turn] for piece in batch])[found.pieces])
+        order = torch.cat(places).argsort(stable=True)
+        return TokenLogits(self._logits(torch.cat(states)[order]), torch.cat(tokens)[order])
 
     @torch.no_grad()
     def start(self, talks: Sequence[Talk], /) -> Decoding:
@@ -166,9 +195,9 @@ class BlockGenerator(nn.Module, Generic[B]):
         for block in self._decoder:
             pairs = () if memory is None else block.remember(memory)
             read: Read = block(x, pairs, memory_bias)
-            x, prefix = read.x, _solid(read.prefix)
+            x, shared, tails = read.x, *_owned(read.prefix, everything=bool(self.encoder))
             windows = tuple(_ends(padded, lengths, padded.shape[1] - ids.shape[1]) for padded in read.inputs)
-            caches.append(Cache(prefix, _solid(pairs), tuple(Tail.empty(pair) for pair in prefix), windows))
+            caches.append(Cache(shared, _solid(pairs), tails, windows))
         rows = torch.arange(len(talks), device=self._device)
         return Decoding(
             caches=tuple(caches),
@@ -188,7 +217,7 @@ class BlockGenerator(nn.Module, Generic[B]):
             if state.written:
                 raise ValueError("only before the first token there is none")
             return self._logits(state.last).index_select(0, state.groups.context), state
-        self._reach(state.caches[0].prefix[0].keys.shape[2] + state.written + 1)
+        self._reach(state.reach + 1)
         x, caches = self._at(tokens, state.places), []  # (rows, width)
         for block, cache in zip(self._decoder, state.caches, strict=True):
             x, after = block.step(x, cache, state)
@@ -206,7 +235,7 @@ class BlockGenerator(nn.Module, Generic[B]):
         config = validate(cls.config_type, read_model(folder)["config"], where=str(folder))
         made = cls(config, load_tokenizer(folder))
         load_weights(folder, made)
-        return made.eval()
+        return by_input(made).eval()
 
     @property
     def _device(self) -> torch.device:
@@ -230,9 +259,10 @@ class BlockGenerator(nn.Module, Generic[B]):
             return
         while talk.turns:
             ids, which = stream(talk, self.tokenizer, scored=scored, longest=self.config.longest)
+            first = len(talk.turns) - sum(i in (OWN, OTHER) for i in ids)
             if any(which):
-                yield _Piece(number, (), ids, which)
-            talk = _before(talk, len(talk.turns) - sum(i in (OWN, OTHER) for i in ids))  # what did not fit, by itself
+                yield _Piece(number, first, (), ids, which)
+            talk = _before(talk, first)  # what did not fit, by itself
 
     def _pair(self, number: int, talk: Talk, turn: int) -> _Piece:
         """A single turn after what is read to write it."""
@@ -240,19 +270,23 @@ class BlockGenerator(nn.Module, Generic[B]):
         context = (*self._context(_before(talk, turn)), mark)
         words = (*self.tokenizer.encode(talk.turns[turn]), END)
         source, head = (context, (mark,)) if self.encoder else ((), context)
-        return _Piece(number, source, (*head, *words), (False,) * len(head) + (True,) * len(words))
+        return _Piece(number, turn, source, (*head, *words), (False,) * len(head) + (True,) * len(words))
 
-    def _losses(self, pieces: Sequence[_Piece]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Of each token that counts: its negative log-likelihood, and which talk it is of."""
+    def _predicting(self, pieces: Sequence[_Piece]) -> _Predicting:
+        """All blocks, for some pieces at once."""
         memory, bias = self._memory([piece.source for piece in pieces])
         ids = self._padded([piece.target for piece in pieces])  # (n, t + 1)
         counts = self._padded([piece.counts for piece in pieces])[:, 1:].bool()  # (n, t)
         x = self._embed(ids[:, :-1])
         for block in self._decoder:
             x = block(x, () if memory is None else block.remember(memory), bias).x
-        losses = functional.cross_entropy(self._logits(x[counts]), ids[:, 1:][counts], reduction="none")
-        talks = torch.tensor([piece.talk for piece in pieces], device=self._device)
-        return losses, talks.repeat_interleave(counts.sum(1))
+        rows = torch.arange(len(pieces), device=self._device).repeat_interleave(counts.sum(1))
+        return _Predicting(x[counts], ids[:, 1:][counts], rows)
+
+    def _losses(self, found: _Predicting) -> torch.Tensor:
+        """Negative log-likelihood of each token: (n,)."""
+        parts = zip(found.states.split(LOGITS_AT_ONCE), found.tokens.split(LOGITS_AT_ONCE), strict=True)  # type: ignore[no-untyped-call]
+        return torch.cat([functional.cross_entropy(self._logits(x).float(), t, reduction="none") for x, t in parts])
 
     def _memory(self, sources: Sequence[tuple[int, ...]]) -> tuple[torch.Tensor | None, torch.Tensor | None]:
         """What the encoder makes of some texts (n, t, width), and the bias on it."""
@@ -264,6 +298,9 @@ class BlockGenerator(nn.Module, Generic[B]):
         for block in self.encoder:
             x = block(x, bias)
         return self.encoder_norm(x), bias
+
+    def _numbers(self, found: Sequence[int]) -> torch.Tensor:
+        return torch.tensor(found, dtype=torch.long, device=self._device)
 
     def _padded(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
         longest = max(len(row) for row in rows)
@@ -329,6 +366,15 @@ def _batches(pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:
 def _solid(pairs: tuple[KeyValue, ...]) -> tuple[KeyValue, ...]:
     """In one piece of memory, since every step goes through all of it."""
     return tuple(KeyValue(*(part.contiguous() for part in pair)) for pair in pairs)
+
+
+def _owned(prefix: tuple[KeyValue, ...], *, everything: bool) -> tuple[tuple[KeyValue, ...], tuple[Tail, ...]]:
+    """What rows share of what the decoder read, and what each owns: nothing yet, or everything."""
+    if everything:
+        nothing = tuple(KeyValue(keys[:, :, :0], values[:, :, :0]) for keys, values in prefix)
+        return nothing, tuple(Tail.of(pair) for pair in prefix)
+    shared = _solid(prefix)
+    return shared, tuple(Tail.empty(pair) for pair in shared)
 
 
 def _ends(padded: torch.Tensor, lengths: torch.Tensor, size: int) -> torch.Tensor:

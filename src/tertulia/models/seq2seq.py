@@ -25,6 +25,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from tertulia.core.config import Config, validate
 from tertulia.models.checkpoint import load_weights, read_model, save_weights
 from tertulia.models.generator import Nll, Scored, State, Stream, Talk, stream
+from tertulia.models.token_logits import TokenLogits
 from tertulia.models.tokenizer import END, OTHER, OWN, PAD, Tokenizer, load_tokenizer
 from tertulia.models.vectors import WordTable
 
@@ -178,6 +179,15 @@ class Turns(NamedTuple):
     targets: PackedSequence  # the words and the end
 
 
+class Predicting(NamedTuple):
+    """Where tokens that count are predicted; places of one row come in the order of the text."""
+
+    states: torch.Tensor  # (places, hidden)
+    tokens: torch.Tensor  # (places,): those that stand there
+    stream: torch.Tensor  # (places,): the stream each is of
+    row: torch.Tensor  # (places,): the stream, or the turn of all streams
+
+
 class Seq2Seq(RecurrentWriter[Seq2SeqConfig]):
     """Encoder and decoder, or a decoder alone."""
 
@@ -197,8 +207,21 @@ class Seq2Seq(RecurrentWriter[Seq2SeqConfig]):
         streams, owners = streams_of(talks, self.tokenizer, scored, self.config.longest)
         if not streams:
             return self._nll(self.words.bias[:0], torch.zeros(0, dtype=torch.long), len(talks))
-        losses, of = self._written(streams) if self.encoder else self._streamed(streams)
-        return self._nll(losses, torch.tensor(owners, device=self._device)[of], len(talks))
+        found = self._written(streams) if self.encoder else self._streamed(streams)
+        losses = self._losses(found.states, found.tokens)
+        return self._nll(losses, torch.tensor(owners, device=self._device)[found.stream], len(talks))
+
+    def token_logits(self, talks: Sequence[Talk], /, *, scored: Scored = "all") -> TokenLogits:
+        """The scores of all tokens where one counts, in the order of the text."""
+        streams, owners = streams_of(talks, self.tokenizer, scored, self.config.longest)
+        if not streams:
+            return TokenLogits(self.words.bias.new_zeros(0, len(self.tokenizer)), self.words.bias.new_zeros(0).long())
+        found = self._written(streams) if self.encoder else self._streamed(streams)
+        oldest_first = sorted(range(len(streams)), key=lambda i: (owners[i], -i))  # a talk's streams come newest first
+        rank = torch.empty(len(streams), dtype=torch.long, device=self._device)
+        rank[torch.tensor(oldest_first, device=self._device)] = torch.arange(len(streams), device=self._device)
+        order = (rank[found.stream] * (int(found.row.max()) + 1) + found.row).argsort(stable=True)
+        return TokenLogits(self.words.logits(self.dropout(found.states[order])), found.tokens[order])
 
     @torch.no_grad()
     def start(self, talks: Sequence[Talk], /) -> LstmState:
@@ -230,15 +253,16 @@ class Seq2Seq(RecurrentWriter[Seq2SeqConfig]):
             states = self._attended(states[:, None], memory, lengths[:, None])[:, 0]
         return self.words.logits(states), state
 
-    def _streamed(self, streams: Sequence[Stream]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Losses of the tokens that count, all that is before them read by the decoder; and the stream each is of."""
+    def _streamed(self, streams: Sequence[Stream]) -> Predicting:
+        """All that is before the tokens that count is read by the decoder."""
         inputs = pack([found.ids[:-1] for found in streams], self._device)
         targets = pack([found.ids[1:] for found in streams], self._device)
         counts = pack([found.counts[1:] for found in streams], self._device).data.bool()
         states = self.decoder(self._embed(inputs))[0].data  # (places, hidden)
-        return self._losses(states[counts], targets.data[counts]), rows_of(inputs)[counts]
+        of = rows_of(inputs)[counts]
+        return Predicting(states[counts], targets.data[counts], of, of)
 
-    def _written(self, streams: Sequence[Stream]) -> tuple[torch.Tensor, torch.Tensor]:
+    def _written(self, streams: Sequence[Stream]) -> Predicting:
         """The same where an encoder reads what is before a turn."""
         turns = turns_in(streams, self._device)
         read = self._read([found.ids[: marks_in(found)[-1]] for found in streams])  # (n, t + 1, hidden)
@@ -251,7 +275,7 @@ class Seq2Seq(RecurrentWriter[Seq2SeqConfig]):
             queries = grid.laid_out(states)  # (n, most, hidden)
             limits = grid.laid_out(turns.place[row])  # (n, most)
             states = grid.taken_up(self._attended(queries, read[grid.owners, 1:], limits))
-        return self._losses(states, turns.targets.data), of
+        return Predicting(states, turns.targets.data, of, row)
 
     def _read(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
         """The encoder's states before the first token, after it, and so on: (n, longest + 1, hidden)."""

@@ -5,15 +5,19 @@ the loop owns the rest: optimizer and schedule, accumulation, clipping, validati
 state on disk from which an interrupted run goes on exactly as if it had not been. Batches of an epoch depend on the
 seed and the epoch alone, so the place in the data is two numbers. Several processes share the batches of an update; the
 gradient is the mean over all that an update saw, however it was cut into batches and spread over processes.
+
+What a run is told apart by are its settings and data. Settings that came after the first runs were begun count only
+where they are not at their defaults, so that those runs can still be gone on with.
 """
 
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 from pydantic import Field
@@ -23,7 +27,9 @@ from tertulia.core.config import Config
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError
 from tertulia.core.progress import Progress
+from tertulia.train.compiling import compile_blocks
 from tertulia.train.peers import Peers
+from tertulia.train.precision import Computing, Precision, choose
 from tertulia.train.record import Record
 
 STATE = "state.pt"
@@ -38,13 +44,21 @@ class LoopConfig(Config):
     max_steps: int | None = Field(None, ge=1)
     """Updates at most; the epochs decide where this is not given."""
     optimizer: Literal["adam", "adafactor"] = "adam"
-    """Adam, or Adafactor (Shazeer and Stern 2018), which needs far less memory."""
+    """Adam, or Adafactor (Shazeer and Stern 2018), which needs far less memory.
+
+    Adafactor's rate is relative to the size of the weights, and never above the inverse square root of the update.
+    """
     rate: float = Field(1e-3, gt=0)
     """Learning rate, at its highest."""
     warmup: int = Field(0, ge=0)
     """Updates until the rate is reached."""
+    hold: int = Field(0, ge=0)
+    """Updates after the warm-up in which the rate stays as it is."""
     decay: Literal["none", "linear", "rsqrt"] = "linear"
-    """After the warm-up: stay, fall to 3 % at the end, or fall with the inverse square root of the update (Meena)."""
+    """After that: stay, fall to 3 % at the end, or fall with the inverse square root of the update.
+
+    Meena's schedule is a rate of 0.01, no warm-up, a hold of 10000 and rsqrt, with Adafactor.
+    """
     weight_decay: float = Field(0.0, ge=0)
     """Pull of the weights towards zero."""
     clip: float = Field(1.0, gt=0)
@@ -59,6 +73,27 @@ class LoopConfig(Config):
     """Seconds between states that an interrupted run can go on from."""
     seed: int = 0
     """Of everything that is drawn."""
+    precision: Precision = "auto"
+    """Compute in float32, in bfloat16, or in what the machine is faster in, which is measured when a run begins."""
+    compile: bool = False
+    """Compile the model's blocks (torch.compile); it takes a while, and not every machine gains by it."""
+    tensorboard: bool = False
+    """Write event files for TensorBoard too, in the run's folder."""
+
+    later: ClassVar[frozenset[str]] = frozenset({"hold", "precision", "compile", "tensorboard"})
+    """Settings that did not exist when the first runs were begun."""
+
+
+def settings(config: LoopConfig, *, without: Set[str]) -> dict[str, Json]:
+    """What tells one training from another; settings that came later are left out while at their defaults.
+
+    >>> "hold" in settings(LoopConfig(), without=set()), "hold" in settings(LoopConfig(hold=5), without=set())
+    (False, True)
+    """
+    known = config.model_dump(mode="json", exclude=set(without))
+    fields = type(config).model_fields
+    later = type(config).later
+    return {name: value for name, value in known.items() if name not in later or value != fields[name].default}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +144,14 @@ class HasPhases(Protocol):
         ...
 
 
+@runtime_checkable
+class HasUnit(Protocol):
+    """A trainee that knows what its losses are means over."""
+
+    unit: str
+    """In the plural: pairs, tokens."""
+
+
 @dataclass(slots=True)
 class _Place:
     """How far a run has come."""
@@ -137,6 +180,8 @@ class Outcome:
     """Why it ended."""
     figures: Mapping[str, float] = field(default_factory=dict)
     """The validation figures of the best weights."""
+    computing: Computing = field(default_factory=Computing)
+    """What it was computed in."""
     first: bool = True
     """Whether this process is the one that writes the results."""
 
@@ -148,6 +193,7 @@ class Outcome:
             "seconds": round(self.seconds, 1),
             "cpu_seconds": round(self.cpu_seconds, 1),
             "ended": self.ended,
+            "precision": dict(self.computing.as_json()),
             "valid": {name: round(value, 5) for name, value in self.figures.items()},
         }
 
@@ -165,18 +211,24 @@ class _Loop:
         self.trainee, self.config, self.folder, self.progress, self.same = trainee, config, folder, progress, same
         torch.manual_seed(config.seed)
         self.place, self.peers = _Place(), Peers()
-        self.optimizer = _optimizer(trainee, config)
+        self.optimizer = optimizer_of(trainee, config)
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
         self.together = config.accumulate * self.peers.size
         self.per_epoch = max(1, len(trainee.batches(0)) // self.together)
         self.total = min(config.max_steps or 10**12, config.epochs * self.per_epoch)
         self.every = config.validate_every or self.per_epoch
-        self.record = Record(folder)
-        self.figures: dict[str, float] = {}
+        self.record = Record(folder, tensorboard=config.tensorboard and self.peers.first)
+        self.device = next(trainee.module.parameters()).device.type
+        self.unit = trainee.unit if isinstance(trainee, HasUnit) else "examples"
+        self.figures: Mapping[str, float] = {}
+        self.latest: deque[tuple[float, float, int]] = deque(maxlen=50)
         if (folder / STATE).is_file():
             self._take_up()
-        elif self.peers.first:
-            self.record.clear()
+        else:
+            self._begin()
+        if config.compile:
+            progress.step("Compiling")
+            compile_blocks(trainee.module)
         self.began, self.cpu_began = time.perf_counter() - self.place.seconds, time.process_time() - self.place.cpu
         self.kept = time.perf_counter()
 
@@ -200,8 +252,24 @@ class _Loop:
         self.trainee.module.load_state_dict(best["module"])
         place = self.place
         return Outcome(
-            place.step, place.best_step, place.seconds, place.cpu, place.ended, best["figures"], self.peers.first
+            steps=place.step,
+            best_step=place.best_step,
+            seconds=place.seconds,
+            cpu_seconds=place.cpu,
+            ended=place.ended,
+            figures=best["figures"],
+            computing=self.computing,
+            first=self.peers.first,
         )
+
+    def _begin(self) -> None:
+        """A new run: what it computes in is decided, once and for all processes."""
+        self.computing: Computing = self.peers.share(
+            choose(self.trainee.module, self.config.precision) if self.peers.first else None
+        )
+        if self.peers.first:
+            self.record.clear()
+            self.record.begin(self.computing.as_json())
 
     def _updates(self) -> Iterator[list[Any]]:
         """What is left of the epoch's batches, so many to an update; a last part of an update is left out."""
@@ -221,7 +289,8 @@ class _Loop:
         self.optimizer.zero_grad(set_to_none=True)
         total, count = 0.0, 0
         for batch in batches:
-            loss = self.trainee.loss(batch)
+            with self.computing.context(self.device):
+                loss = self.trainee.loss(batch)
             (loss.value * loss.count).backward()  # type: ignore[no-untyped-call]
             total, count = total + float(loss.value.detach()) * loss.count, count + loss.count
         learning = [p for p in module.parameters() if p.requires_grad]
@@ -240,6 +309,7 @@ class _Loop:
         place.step, place.batch = place.step + 1, place.batch + self.together
         self._time()
         self.record.step(place.step, loss=mean, count=count, seconds=place.seconds)
+        self._tell(mean, count)
 
     def _validate(self) -> None:
         place, trainee = self.place, self.trainee
@@ -250,7 +320,8 @@ class _Loop:
         name = trainee.goal.removeprefix("-")
         value = -figures[name] if trainee.goal.startswith("-") else figures[name]
         self.record.validation(place.step, figures, epoch=place.epoch, seconds=place.seconds, cpu=place.cpu)
-        self.progress.note(", ".join(f"{key} {figure:.4g}" for key, figure in figures.items()))
+        self.figures = figures
+        self.progress.note(_shown(figures))
         if value > place.best:
             place.best, place.best_step, place.stale = value, place.step, 0
             if self.peers.first:
@@ -262,6 +333,17 @@ class _Loop:
         elif place.stale >= self.config.patience:
             place.ended = f"no better for {place.stale} validations"
         self._keep()
+
+    def _tell(self, loss: float, count: int) -> None:
+        """Speed and loss of the latest updates, and what the last validation found."""
+        now = time.perf_counter()
+        self.latest.append((now, loss, count))
+        seconds, counts = now - self.latest[0][0], sum(n for _, _, n in self.latest)
+        if len(self.latest) > 1 and counts:
+            speed = (counts - self.latest[0][2]) * self.peers.size / max(seconds, 1e-9)
+            mean = sum(value * n for _, value, n in self.latest) / counts
+            told = [f"{speed:,.0f} {self.unit}/s", f"loss {mean:.3f}", _shown(self.figures)]
+            self.progress.note(", ".join(part for part in told if part))
 
     def _time(self) -> None:
         self.place.seconds = time.perf_counter() - self.began
@@ -280,6 +362,7 @@ class _Loop:
             "place": json.dumps({name: getattr(self.place, name) for name in _Place.__slots__}),
             "random": torch.get_rng_state(),
             "losses": self.record.unwritten,
+            "computing": self.computing.as_text(),
         }
         _write(state, self.folder / STATE)
 
@@ -294,6 +377,7 @@ class _Loop:
         self.trainee.module.load_state_dict(state["module"])
         self.optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["random"])
+        self.computing = Computing(**json.loads(state.get("computing", "{}")))  # states without one are of float32
         self.record.take_up(self.place.step, state["losses"])
 
 
@@ -302,24 +386,33 @@ def schedule(config: LoopConfig, step: int, total: int) -> float:
 
     >>> [round(schedule(LoopConfig(warmup=2, decay="linear"), s, 10), 2) for s in (0, 1, 2, 6, 9)]
     [0.5, 1.0, 1.0, 0.5, 0.12]
+    >>> meena = LoopConfig(hold=10_000, decay="rsqrt")
+    >>> [schedule(meena, s, 738_000) for s in (0, 10_000, 40_000)]
+    [1.0, 1.0, 0.5]
     """
+    falls = config.warmup + config.hold
     if step < config.warmup:
         return (step + 1) / config.warmup
+    if step < falls or config.decay == "none":
+        return 1.0
     if config.decay == "linear":
-        return max(0.03, 1 - (step - config.warmup) / max(1, total - config.warmup))
-    if config.decay == "rsqrt":
-        return math.sqrt(max(1, config.warmup) / max(1, config.warmup, step))
-    return 1.0
+        return max(0.03, 1 - (step - falls) / max(1, total - falls))
+    return math.sqrt(max(1, falls) / max(1, falls, step))
 
 
-def _optimizer(trainee: Trainee, config: LoopConfig) -> torch.optim.Optimizer:
+def optimizer_of(trainee: Trainee, config: LoopConfig) -> torch.optim.Optimizer:
+    """What makes the updates."""
     wanted = [p for p in trainee.module.parameters() if p.requires_grad]
     params = [{"params": wanted, "lr": config.rate}]
     if isinstance(trainee, HasGroups):
         params = trainee.groups(config.rate)
     if config.optimizer == "adafactor":
         return torch.optim.Adafactor(params, lr=config.rate, weight_decay=config.weight_decay)
-    return torch.optim.AdamW(params, lr=config.rate, weight_decay=config.weight_decay)
+    return torch.optim.AdamW(params, lr=config.rate, weight_decay=config.weight_decay, fused=True)
+
+
+def _shown(figures: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {figure:.4g}" for name, figure in figures.items())
 
 
 def _write(value: dict[str, Any], file: Path) -> None:

@@ -28,7 +28,7 @@ from tertulia.models.ranker import Game, Pair, Query, Ranker, TrainableRanker
 from tertulia.models.threads import use_threads
 from tertulia.talk.pool import ReplyPool
 from tertulia.train.data import some
-from tertulia.train.loop import LoopConfig, Loss, Outcome, fit
+from tertulia.train.loop import LoopConfig, Loss, Outcome, fit, settings
 from tertulia.train.recipe import RecipeConfig
 from tertulia.train.record import PICTURE, RECORD, draw_record
 
@@ -163,6 +163,7 @@ class PairBatches:
     """What is trained on pairs, as the loop sees it, but for its validation."""
 
     goal = "hits@1"
+    unit = "pairs"
 
     def __init__(self, model: nn.Module, data: Data, config: RankerConfig) -> None:
         self.module, self.data, self.config = model, data, config
@@ -262,8 +263,8 @@ def _leave(
 
 def _same(name: str, config: RankerConfig, pairs: Sequence[Pair]) -> str:
     """What tells one training from another: the settings and the data, not where it goes."""
-    settings = config.model_dump(mode="json", exclude={"out", "resume", "pool", "keep_seconds", "threads", "data"})
-    digest = hashlib.sha256(json.dumps([name, settings], sort_keys=True).encode())
+    known = settings(config, without={"out", "resume", "pool", "keep_seconds", "threads", "data"})
+    digest = hashlib.sha256(json.dumps([name, known], sort_keys=True).encode())
     for pair in pairs:
         digest.update(repr(pair).encode())
     return digest.hexdigest()

@@ -2,7 +2,8 @@
 
 A dialogue is learned from as each of its speakers in turn: the same words, seen from the other side, with the other
 persona. All turns are predicted, also the partner's, which costs nothing extra in models that read a dialogue as one
-stream; perplexity counts the turns of the one the model speaks for, per word whatever the tokens.
+stream; perplexity counts the turns of the one the model speaks for, per word whatever the tokens. A model may also
+learn what another one, its teacher, expects at each token (`tertulia.train.distillation`).
 """
 
 import hashlib
@@ -11,7 +12,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field
@@ -28,7 +29,8 @@ from tertulia.models.likelihood import batches_of, likelihoods, perplexity, talk
 from tertulia.models.threads import use_threads
 from tertulia.models.tokenizer import Kind, Tokenizer, learn_tokenizer
 from tertulia.train.data import some
-from tertulia.train.loop import LoopConfig, Loss, Outcome, fit
+from tertulia.train.distillation import Teacher, distilled, load_teacher
+from tertulia.train.loop import LoopConfig, Loss, Outcome, fit, settings
 from tertulia.train.recipe import RecipeConfig
 from tertulia.train.record import PICTURE, RECORD, draw_record
 
@@ -65,6 +67,14 @@ class WriterConfig(LoopConfig, RecipeConfig):
     """Learn from so many dialogues only, drawn by the seed."""
     threads: int = Field(1, ge=1)
     """Threads to compute with; on a busy machine one is fastest."""
+    teacher: Path | None = None
+    """The folder of a trained model, larger as a rule, with the same tokens: what it expects is learned too."""
+    teacher_weight: float = Field(0.5, gt=0, le=1)
+    """Share of what the teacher expects in the loss; the rest is the text."""
+    teacher_temperature: float = Field(1.0, gt=0)
+    """Above 1, more is learned of what the teacher finds improbable."""
+
+    later: ClassVar[frozenset[str]] = LoopConfig.later | {"teacher_weight", "teacher_temperature"}
 
 
 class Data(NamedTuple):
@@ -107,10 +117,10 @@ def train_writer(
     torch.manual_seed(config.seed)
     model = build(data.tokenizer)
     learner = (trainee or WriterTrainee)(model, data, config)
-    same = _same(name, config, data.talks)
+    same = _same(name, config, data.talks, learner.teacher)
     outcome = fit(learner, config, config.out / PARTIAL, progress, resume=config.resume, same=same)
     model.eval()
-    training = _training(outcome, model, data)
+    training = _training(outcome, model, data, learner.teacher)
     if outcome.first:
         _leave(model, name, config, data, training)
     return TrainedWriter(config.out, training)
@@ -143,11 +153,13 @@ class WriterTrainee:
     """A model that writes, as the loop sees it."""
 
     goal = "-perplexity"
+    unit = "tokens"
 
     def __init__(self, model: nn.Module, data: Data, config: WriterConfig) -> None:
         self.module, self.data, self.config = model, data, config
         assert isinstance(model, Generator)
         self.model: Generator = model
+        self.teacher: Teacher | None = load_teacher(config.teacher, model, data.tokenizer) if config.teacher else None
         self._sizes = [talk_size(talk, data.tokenizer) for talk in data.talks]
 
     def batches(self, epoch: int) -> Sequence[list[Talk]]:
@@ -162,6 +174,10 @@ class WriterTrainee:
 
     def loss(self, batch: list[Talk]) -> Loss:
         """Mean over the tokens of the turns that count."""
+        if self.teacher:
+            config = self.config
+            weight, temperature = config.teacher_weight, config.teacher_temperature
+            return distilled(self.model, self.teacher, batch, config.learn, weight=weight, temperature=temperature)
         found = self.model.nll(batch, scored=self.config.learn)
         count = int(found.tokens.sum())
         return Loss(found.total.sum() / max(1, count), count)
@@ -171,8 +187,10 @@ class WriterTrainee:
         return perplexity(likelihoods(self.model, self.data.valid, tokens=self.config.tokens))
 
 
-def _training(outcome: Outcome, model: nn.Module, data: Data) -> dict[str, Json]:
+def _training(outcome: Outcome, model: nn.Module, data: Data, teacher: Teacher | None) -> dict[str, Json]:
+    taught: dict[str, Json] = {"teacher": teacher.fingerprint} if teacher else {}
     return {
+        **taught,
         "dialogues": data.dialogues,
         "talks": len(data.talks),
         "valid_talks": len(data.valid),
@@ -192,9 +210,10 @@ def _leave(model: nn.Module, name: str, config: WriterConfig, data: Data, traini
     seal(folder, bot=name, model=name, files=sorted(set(files)), training=training)
 
 
-def _same(name: str, config: WriterConfig, talks: Sequence[Talk]) -> str:
-    settings = config.model_dump(mode="json", exclude={"out", "resume", "keep_seconds", "threads", "data"})
-    digest = hashlib.sha256(json.dumps([name, settings], sort_keys=True).encode())
+def _same(name: str, config: WriterConfig, talks: Sequence[Talk], teacher: Teacher | None) -> str:
+    known = settings(config, without={"out", "resume", "keep_seconds", "threads", "data", "teacher"})
+    parts = [name, known] if teacher is None else [name, known, teacher.fingerprint]
+    digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode())
     for talk in talks:
         digest.update(repr(talk).encode())
     return digest.hexdigest()
