@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tertulia.core.dialogue import Dialogue, Evidence, Exchange, Message, Persona, Turn
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side: threads that wait for each other spin
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test reaches for a model hub; read when transformers is first imported
 
 texts = st.text(max_size=12)
@@ -96,6 +97,36 @@ class TinyModels:
             )
             torch.manual_seed(5)
             transformers.AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+            tokenizer.save_pretrained(folder)
+        return folder
+
+    def make_seq2seq(self, name: str, *, kind: str = "Blenderbot", window: int = 128) -> Path:
+        """The folder of a model with an encoder, a BlenderBot or a BART. The same name is the same model."""
+        folder = self.folder / name
+        if not folder.exists():
+            torch = pytest.importorskip("torch")
+            transformers = pytest.importorskip("transformers")
+            tokenizer = self._tokenizer(transformers, None, "<|end|>")
+            start, end = (tokenizer.convert_tokens_to_ids(token) for token in ("<|user|>", "<|end|>"))
+            config = getattr(transformers, f"{kind}Config")(
+                vocab_size=len(tokenizer),
+                d_model=32,
+                encoder_layers=2,
+                decoder_layers=2,
+                encoder_attention_heads=4,
+                decoder_attention_heads=4,
+                encoder_ffn_dim=64,
+                decoder_ffn_dim=64,
+                max_position_embeddings=window,
+                init_std=0.6,
+                bos_token_id=start,
+                decoder_start_token_id=start,
+                eos_token_id=end,
+                forced_eos_token_id=None,
+                pad_token_id=0,
+            )
+            torch.manual_seed(6)
+            transformers.AutoModelForSeq2SeqLM.from_config(config).save_pretrained(folder)
             tokenizer.save_pretrained(folder)
         return folder
 

@@ -1,7 +1,9 @@
 """The real weights: half a minute to unpack the first time, then a few seconds."""
 
 import importlib.util
+import math
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -63,6 +65,32 @@ class TestRealWeights:
         assert len(pieces) > 4
         assert pieces[-1].reply is not None
         assert "".join(p.text for p in pieces) == pieces[-1].reply.text
+
+    def test_it_chooses_among_twenty(self, bot: SmolLM2Bot) -> None:
+        """All share one reading of the conversation: together they take a few times what one takes, not twenty."""
+        wishes = {"method": "sample-and-rank", "max_tokens": 10, "min_tokens": 10}
+        texts = " ".join(["Last summer I went to the sea with my dog and we found a small boat."] * 3)
+        one, twenty = (ask(texts, seed=3, samples=samples, **wishes) for samples in (1, 20))
+        assert bot.model.network.shares
+        took: dict[int, list[float]] = {1: [], 20: []}
+        for _ in range(2):
+            for samples, wish in ((1, one), (20, twenty)):
+                start = time.process_time()
+                (reply,) = bot.reply([wish])
+                took[samples].append(time.process_time() - start)
+        assert min(took[20]) < 6 * min(took[1])
+        assert len(reply.candidates) > 5
+        scores = [c.score or 0.0 for c in reply.candidates]
+        assert scores == sorted(scores, reverse=True)
+        assert (reply.text, reply.score) in [(c.text, c.score) for c in reply.candidates]
+        again = bot.score([twenty], [[c.text for c in reply.candidates]])[0]
+        assert all(math.isfinite(value) for value in again)
+
+    def test_it_tells_which_reply_fits(self, bot: SmolLM2Bot) -> None:
+        (scores,) = bot.score(
+            [ask("What is the capital of France?")], [["The capital of France is Paris.", "Green shoes."]]
+        )
+        assert scores[0] > scores[1]
 
     def test_a_wrong_hash_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """One byte of the real file changed: nothing is unpacked."""

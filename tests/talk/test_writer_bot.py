@@ -21,7 +21,8 @@ from tertulia.models.generator import Nll, Scored, Talk
 from tertulia.models.tokenizer import END, Tokenizer, WordTokenizer, load_tokenizer
 from tertulia.models.writers import WRITERS, load_writer
 from tertulia.talk.bot import RankingBot, StreamingBot
-from tertulia.talk.bots.writer import CUT, WriterBot, WriterOptions, talk_of
+from tertulia.talk.bots.writer import WriterBot, WriterOptions, talk_of
+from tertulia.talk.bots.writing import CUT
 from tertulia.talk.spec import make_bot
 from tertulia.talk.table import BOTS
 

@@ -5,10 +5,9 @@ options; an ask may override how it writes for its own reply. With filters a rep
 shown, as nothing shown can be taken back; without any, what is drawn or taken token by token is streamed so.
 """
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -16,17 +15,15 @@ from tertulia import __version__
 from tertulia.core.config import Config, validate
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import UsageError
-from tertulia.core.reply import Ask, Candidate, Finish, Piece, Provenance, Reply, Usage
+from tertulia.core.reply import Ask, Piece, Provenance, Reply
 from tertulia.models.checkpoint import MANIFEST
-from tertulia.models.decoding import PRESETS, DecodingConfig, Method, Score, Written, decode, steps
+from tertulia.models.decoding import PRESETS, DecodingConfig, Method, Score
 from tertulia.models.generator import Generator, Talk
 from tertulia.models.threads import use_threads
-from tertulia.models.tokenizer import END
 from tertulia.models.writers import load_writer, log_likelihoods
-from tertulia.talk.filters.sift import Choice, Sifted, choose, sift
+from tertulia.talk.bots.writing import Group, Sieve, Task, at, flow, grouped, whole
 from tertulia.talk.filters.table import ALL, make_filters
 
-CUT = "cut off before its end"
 TRAIN = "Train one with `tertulia train RECIPE.toml --out RUN` (configs/ has recipes), then talk to RUN."
 
 
@@ -90,7 +87,7 @@ class WriterBot:
     ) -> None:
         self.model = model
         self.options = options or WriterOptions()
-        self.filters = make_filters(self.options.filters)
+        self.sieve = Sieve(make_filters(self.options.filters), self.options.fallback, self.options.candidates)
         self.decoding = self.options.decoding()
         self.spec, self.fingerprint = spec, fingerprint
 
@@ -107,20 +104,12 @@ class WriterBot:
 
     def reply(self, asks: Sequence[Ask], /) -> list[Reply]:
         """The best candidate of each ask that no filter dropped."""
-        found = {piece.index: piece.reply for piece in self._whole(asks, lambda _: True) if piece.reply}
+        found = {piece.index: piece.reply for piece in self._pieces(asks, lambda _: True) if piece.reply}
         return [found[i] for i in range(len(asks))]
 
     def stream(self, asks: Sequence[Ask], /, *, alive: Callable[[int], bool]) -> Iterator[Piece]:
         """Token by token where nothing could be taken back: one draw or none, and no filter. Else whole replies."""
-        if self.filters:
-            yield from self._whole(asks, alive)
-            return
-        for group in self._groups(asks):
-            part = [asks[i] for i in group.places]
-            alive_there = _at(alive, group.places)
-            simple = group.config.method in ("sample", "greedy")
-            pieces = self._flow(part, group.config, alive_there) if simple else self._whole(part, alive_there)
-            yield from (Piece(group.places[p.index], p.text, p.reply) for p in pieces)
+        return self._pieces(asks, alive, flowing=not self.sieve.filters)
 
     def score(self, asks: Sequence[Ask], candidates: Sequence[Sequence[str]], /) -> list[list[float]]:
         """The log-likelihood of each candidate, of a token or in sum, as the option `score` has it."""
@@ -128,140 +117,27 @@ class WriterBot:
         scores = iter(log_likelihoods(self.model, talks, score=self.decoding.score))
         return [[next(scores) for _ in texts] for texts in candidates]
 
-    def _groups(self, asks: Sequence[Ask]) -> list["_Group"]:
-        """Asks that are written in the same way."""
-        groups: dict[DecodingConfig, list[int]] = {}
-        for place, ask in enumerate(asks):
-            known = {k: v for k, v in ask.options.items() if k in DecodingConfig.model_fields and v is not None}
-            config = self.options.decoding(known) if known else self.decoding
-            groups.setdefault(config, []).append(place)
-        return [_Group(config, places) for config, places in groups.items()]
-
-    def _whole(self, asks: Sequence[Ask], alive: Callable[[int], bool]) -> Iterator[Piece]:
+    def _pieces(self, asks: Sequence[Ask], alive: Callable[[int], bool], *, flowing: bool = False) -> Iterator[Piece]:
         for config, places in self._groups(asks):
-            start = time.perf_counter()
-            part = [asks[i] for i in places]
-            talks, seeds = [talk_of(ask) for ask in part], [_seed(ask, config) for ask in part]
-            found = decode(self.model, talks, config, seeds, alive=_at(alive, places))
-            seconds = time.perf_counter() - start
-            for place, ask, written in zip(places, part, found, strict=True):
-                reply = self._reply(ask, config, written, seconds)
-                yield Piece(place, reply.text, reply)
+            tasks, waits = [self._task(asks[i], config) for i in places], at(alive, places)
+            if flowing and config.method in ("sample", "greedy"):
+                pieces = flow(self.model, tasks, config, waits)
+            else:
+                pieces = whole(self.model, tasks, config, self.sieve, waits)
+            yield from (Piece(places[p.index], p.text, p.reply) for p in pieces)
 
-    def _reply(self, ask: Ask, config: DecodingConfig, written: Sequence[Written], seconds: float) -> Reply:
-        if not written:  # nobody waits for it
-            return Reply("", self._provenance(ask, config), seconds=seconds, finish="cancelled")
-        stopped = [_until(one.text, _stops(ask)) for one in written]
-        ended = [one.finished or text != one.text for one, text in zip(written, stopped, strict=True)]
-        sifted = sift(
-            self.filters,
-            ask,
-            [
-                Candidate(text, one.score, CUT if self.filters and not whole else None)
-                for text, one, whole in zip(stopped, written, ended, strict=True)
-            ],
-        )
-        choice = choose(sifted, fallback=self.options.fallback, attempt=ask.attempt)
-        said = choice.place
-        return Reply(
-            choice.text,
-            self._provenance(ask, config),
-            choice.score,
-            self._listed(sifted, choice),
-            seconds=seconds,
-            finish="stop" if said is None or ended[said] else "length",
-            usage=self._usage(ask, 0 if said is None else written[said].count),
-            note=choice.note,
-        )
+    def _groups(self, asks: Sequence[Ask]) -> list[Group[DecodingConfig]]:
+        wishes = [
+            {k: v for k, v in ask.options.items() if k in DecodingConfig.model_fields and v is not None} for ask in asks
+        ]
+        return grouped([self.options.decoding(known) if known else self.decoding for known in wishes])
 
-    def _listed(self, sifted: Sequence[Sifted], choice: Choice) -> tuple[Candidate, ...]:
-        """The best ones, and in any case the one that was said."""
-        most = self.options.candidates
-        places = list(range(min(most, len(sifted))))
-        if choice.place is not None and choice.place not in places:
-            places[-1] = choice.place
-        return tuple(sifted[place].candidate for place in places)
-
-    def _flow(self, asks: Sequence[Ask], config: DecodingConfig, alive: Callable[[int], bool]) -> Iterator[Piece]:
-        """Each token as it comes."""
-        start = time.perf_counter()
-        rows = [_Row(self.model, _stops(ask)) for ask in asks]
-        talks, seeds = [talk_of(ask) for ask in asks], [_seed(ask, config) for ask in asks]
-        left = list(range(len(asks)))
-
-        def over(places: list[int]) -> Iterator[Piece]:
-            for place in places:
-                left.remove(place)
-                rest, finish = rows[place].rest(), rows[place].finish(config.max_tokens) or "cancelled"
-                yield Piece(place, rest, self._flowed(asks[place], config, rows[place], finish, start))
-
-        for step in steps(self.model, talks, config, seeds, alive=lambda i: not rows[i].stopped and alive(i)):
-            for row, token in zip(step.rows.tolist(), step.tokens.tolist(), strict=True):
-                if new := rows[row].add(token):
-                    yield Piece(row, new)
-            yield from over([row for row in left if rows[row].finish(config.max_tokens)])
-        yield from over(list(left))  # nobody waits for these
-
-    def _flowed(self, ask: Ask, config: DecodingConfig, row: "_Row", finish: Finish, start: float) -> Reply:
-        usage, seconds = self._usage(ask, row.count), time.perf_counter() - start
-        return Reply(row.sent, self._provenance(ask, config), seconds=seconds, finish=finish, usage=usage)
-
-    def _provenance(self, ask: Ask, config: DecodingConfig) -> Provenance:
-        settings = config.model_dump() | {"filters": self.options.filters, "fallback": self.options.fallback}
-        return Provenance(self.spec, self.fingerprint, settings, ask.seed, __version__)
-
-    def _usage(self, ask: Ask, written: int) -> Usage:
+    def _task(self, ask: Ask, config: DecodingConfig) -> Task:
         talk = talk_of(ask)
-        return Usage(sum(len(self.model.tokenizer.encode(text)) for text in (*talk.persona, *talk.turns)), written)
-
-
-class _Group(NamedTuple):
-    config: DecodingConfig
-    places: list[int]
-
-
-class _Row:
-    """A reply on its way."""
-
-    def __init__(self, model: Generator, stops: Sequence[str]) -> None:
-        self.model, self.stops = model, stops
-        self.tokens: list[int] = []
-        self.sent = ""
-        self.count = 0
-        self.ended = self.stopped = False
-
-    def add(self, token: int) -> str:
-        """Take a token; the new text that is safe to show: no beginning of a stop, no blank at its end."""
-        self.count += 1
-        if token == END:
-            self.ended = True
-            return ""
-        self.tokens.append(token)
-        text = self._text()
-        if not self.stopped and any(text.endswith(s[:n]) for s in self.stops for n in range(1, len(s))):
-            return ""
-        return self._unsent(text)
-
-    def rest(self) -> str:
-        """What was held back."""
-        return self._unsent(self._text())
-
-    def finish(self, most: int) -> Finish | None:
-        """Why it is over, if it is."""
-        if self.ended or self.stopped:
-            return "stop"
-        return "length" if self.count >= most else None
-
-    def _text(self) -> str:
-        whole = self.model.tokenizer.decode(self.tokens).strip()
-        text = _until(whole, self.stops)
-        self.stopped = self.stopped or text != whole
-        return text
-
-    def _unsent(self, text: str) -> str:
-        new = text[len(self.sent) :]
-        self.sent += new
-        return new
+        settings = config.model_dump() | {"filters": self.options.filters, "fallback": self.options.fallback}
+        provenance = Provenance(self.spec, self.fingerprint, settings, ask.seed, __version__)
+        read = sum(len(self.model.tokenizer.encode(text)) for text in (*talk.persona, *talk.turns))
+        return Task(ask, talk, read, provenance)
 
 
 def talk_of(ask: Ask) -> Talk:
@@ -272,23 +148,3 @@ def talk_of(ask: Ask) -> Talk:
         tuple(turn.speaker == ask.speaker for turn in turns),
         persona.sentences if persona else (),
     )
-
-
-def _seed(ask: Ask, config: DecodingConfig) -> int:
-    """A single draw has no next best to offer: another attempt is another draw."""
-    return ask.seed if config.method != "sample" else ask.seed + 1_000_003 * (ask.attempt - 1)
-
-
-def _at(alive: Callable[[int], bool], places: Sequence[int]) -> Callable[[int], bool]:
-    return lambda i: alive(places[i])
-
-
-def _stops(ask: Ask) -> list[str]:
-    value = ask.options.get("stop") or []
-    return [s for s in ([value] if isinstance(value, str) else map(str, value)) if s]
-
-
-def _until(text: str, stops: Sequence[str]) -> str:
-    """What comes before the first stop."""
-    ends = [at for stop in stops if (at := text.find(stop)) >= 0]
-    return text[: min(ends)].strip() if ends else text
