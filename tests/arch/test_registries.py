@@ -6,21 +6,29 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
+from typing import get_args
 
 import click
 import pytest
 import typer
+from torch import nn
 
 import tertulia
 from tertulia.cli.main import COMMANDS, build
 from tertulia.core.config import Config
+from tertulia.core.dialogue import Dialogue, Turn
 from tertulia.core.errors import MissingExtra
 from tertulia.core.registry import Registry, Row
+from tertulia.core.reply import Ask
 from tertulia.corpus.table import READERS
 from tertulia.metrics.table import METRICS
+from tertulia.models.decoding import PRESETS, Method
+from tertulia.models.generator import Generator
+from tertulia.models.writers import WRITERS
+from tertulia.talk.filters.table import ALL, FILTERS, make_filters
 from tertulia.talk.table import BOTS
 
-TABLES = {"bots": BOTS, "readers": READERS, "metrics": METRICS}
+TABLES = {"bots": BOTS, "readers": READERS, "metrics": METRICS, "filters": FILTERS, "writers": WRITERS}
 ROWS = [(table, row) for table in TABLES.values() for row in table.rows()]
 
 
@@ -60,6 +68,51 @@ def test_every_reader_knows_its_name(name: str) -> None:
 @pytest.mark.parametrize("name", list(METRICS))
 def test_every_metric_says_what_it_is(name: str) -> None:
     assert inspect.getdoc(thing(METRICS, name))
+
+
+@pytest.mark.parametrize("name", list(FILTERS))
+def test_every_filter_is_a_config_that_can_be_made_by_its_name_and_called(name: str) -> None:
+    kind = thing(FILTERS, name)
+    assert issubclass(kind, Config)  # type: ignore[arg-type]
+    assert inspect.getdoc(kind)
+    assert kind.weight > 0  # type: ignore[attr-defined]
+    (made,) = make_filters(name)
+    assert type(made) is kind
+    assert made(Ask(Dialogue("d", (Turn("a", "Hello, how are you?"),)), "b"), "I am fine, and you?") is None
+
+
+def test_bots_have_every_built_in_filter_unless_told_otherwise() -> None:
+    built_in = {row.name for row in FILTERS.rows() if row.target.startswith("tertulia.")}
+    assert set(ALL.split(",")) == built_in
+
+
+@pytest.mark.parametrize("name", list(WRITERS))
+def test_every_model_that_writes_is_a_generator_and_a_bot(name: str) -> None:
+    kind = thing(WRITERS, name)
+    assert issubclass(kind, nn.Module)  # type: ignore[arg-type]
+    wanted = [method for method in vars(Generator) if not method.startswith("_") and callable(vars(Generator)[method])]
+    assert len(wanted) == 4
+    for method in (*wanted, "load", "untrained"):
+        assert callable(getattr(kind, method))
+    assert issubclass(kind.config_type, Config)  # type: ignore[attr-defined]
+    assert name in BOTS
+
+
+WRITING = (Path(__file__).parents[2] / "docs" / "writing.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *FILTERS,
+        *WRITERS,
+        *PRESETS,
+        *get_args(Method),
+        *(f"{name}:{field}" for name in ALL.split(",") for field in FILTERS.get(name).model_fields),
+    ],
+)
+def test_the_page_on_writing_names_every_model_method_preset_and_filter(name: str) -> None:
+    assert f"`{name}`" in WRITING or f"`{name}=" in WRITING
 
 
 @pytest.mark.parametrize("name", COMMANDS)

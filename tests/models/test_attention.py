@@ -3,8 +3,9 @@
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
-from tertulia.models.attention import Attention, Cache, Decoding, Groups, KeyValue, Tail, filled_up
+from tertulia.models.attention import Attention, Cache, Decoding, Groups, KeyValue, Tail, by_input, filled_up
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=30))
@@ -33,14 +34,14 @@ def test_a_tail_grows_in_place_and_is_copied_when_gone_on_from_again() -> None:
     empty = Tail.empty(KeyValue(torch.zeros(2, 1, 7, 3), torch.zeros(2, 1, 7, 3)))
     one = empty.add(pair(1))
     two = one.add(pair(2))
-    assert two.read().keys.data_ptr() == one.read().keys.data_ptr()
+    assert two.read().data_ptr() == one.read().data_ptr()
     other = one.add(pair(3))
-    assert two.read().keys[0, 0, :, 0].tolist() == [1, 2]
-    assert other.read().values[1, 0, :, 2].tolist() == [1, 3]
-    assert two.keep(torch.tensor([1])).add(pair(4)[:1]).read().keys[0, 0, :, 0].tolist() == [1, 2, 4]
+    assert two.read()[0, :, 0, 0, 0].tolist() == [1, 2]
+    assert other.read()[1, :, 1, 0, 2].tolist() == [1, 3]
+    assert two.keep(torch.tensor([1])).add(pair(4)[:1]).read()[0, :, 0, 0, 0].tolist() == [1, 2, 4]
     for value in range(3, 40):
         two = two.add(pair(value))
-    assert two.read().keys[1, 0, :, 1].tolist() == list(range(1, 40))
+    assert two.read()[0, :, 1, 0, 1].tolist() == list(range(1, 40))
 
 
 def test_stepping_is_attention_over_what_was_read_and_written() -> None:
@@ -64,6 +65,36 @@ def test_stepping_is_attention_over_what_was_read_and_written() -> None:
             seen = torch.cat([read[context, : lengths[context]], own[row, : t + 1]])[None]
             expected = attention(own[row, t][None, None], attention.remember(seen))[0, 0]
             assert torch.allclose(found[row], expected, atol=1e-5)
+
+
+def test_rows_may_own_all_that_was_read() -> None:
+    torch.manual_seed(2)
+    attention = Attention(8, 2)
+    read, own = torch.randn(2, 1, 8), torch.randn(3, 4, 8)
+    of = torch.tensor([1, 0, 1])
+    prefix = attention.remember(read)
+    nothing = KeyValue(*(part[:, :, :0] for part in prefix))
+    cache = Cache((nothing,), (), (Tail.of(prefix),))
+    rows = Groups.by(torch.arange(2), 2)
+    state = Decoding((cache,), rows, read[:, 0], torch.tensor([1, 1]), None, None).keep(of)
+    tail = state.caches[0].tails[0]
+    for t in range(4):
+        assert state.reach == 1
+        found, tail = attention.step(own[:, t], nothing, tail, state)
+        for row, context in enumerate(of.tolist()):
+            seen = torch.cat([read[context], own[row, : t + 1]])[None]
+            expected = attention(own[row, t][None, None], attention.remember(seen))[0, 0]
+            assert torch.allclose(found[row], expected, atol=1e-5)
+
+
+def test_laying_matrices_out_changes_nothing_that_can_be_seen() -> None:
+    model = nn.Sequential(nn.Embedding(7, 4), nn.Linear(4, 3))
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    found = by_input(model)
+    assert found is model
+    assert model[1].weight.stride() == (1, 3)
+    assert model[0].weight.stride() == (1, 7)
+    assert all(torch.equal(before[name], weight) for name, weight in model.state_dict().items())
 
 
 def test_nothing_is_hidden_where_all_are_of_one_length() -> None:

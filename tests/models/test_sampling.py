@@ -67,7 +67,7 @@ def test_what_is_drawn_with_seeds_is_as_frequent_as_it_is_probable(settings: dic
 def test_the_log_probability_is_that_of_the_unmodified_distribution() -> None:
     logits = torch.randn(50, 300, generator=torch.Generator().manual_seed(1)) * 3
     noise = uniforms(row_keys([4], 50), 0)
-    for settings in ({"temperature": 0.3}, {"top_k": 4}, {"top_p": 0.5}, {"temperature": 0.0}):
+    for settings in ({}, {"temperature": 0.3}, {"top_k": 4}, {"top_p": 0.5}, {"temperature": 0.0}):
         drawn = draw(logits, noise, forbidden=(1, 2), **settings)  # type: ignore[arg-type]
         expected = logits.double().log_softmax(-1)[torch.arange(50), drawn.tokens]
         assert torch.allclose(drawn.logprobs.double(), expected, atol=1e-5)
@@ -84,6 +84,12 @@ def test_nothing_is_written_into_what_the_model_gave() -> None:
 def test_temperature_zero_takes_the_most_probable_token_that_is_allowed() -> None:
     logits = torch.tensor([[5.0, 1.0, 4.0], [0.0, 2.0, 1.0]])
     assert draw(logits, np.array([0.9, 0.1]), temperature=0, forbidden=(0,)).tokens.tolist() == [2, 1]
+
+
+def test_what_weighs_the_same_as_the_last_of_a_nucleus_is_in_it() -> None:
+    logits = torch.tensor([3.0, *(1.0,) * 400, *(0.0,) * 5]).expand(1000, -1)
+    tokens = draw(logits, (np.arange(1000) + 0.5) / 1000, top_p=0.5).tokens.unique().tolist()
+    assert set(range(300)) < set(tokens) <= set(range(401))
 
 
 def test_a_row_does_not_depend_on_its_neighbours() -> None:

@@ -58,6 +58,8 @@ def draw(
     Temperature 0 takes the most probable token; `top_k` 0 is the whole vocabulary; `forbidden` tokens are never drawn.
     """
     where = torch.from_numpy(noise).to(logits.device)
+    if temperature == 1 and top_p == 1 and not 0 < top_k < logits.shape[1] - len(forbidden):
+        return _from_itself(logits, where, forbidden)
     if temperature == 0:
         tokens = _without(logits, forbidden).argmax(-1)
     elif 0 < top_k < logits.shape[1] - len(forbidden):
@@ -66,11 +68,19 @@ def draw(
         tokens = _from_nucleus(logits, where, temperature, top_p, forbidden)
     else:
         tokens = _from_all(logits, where, temperature, forbidden)
-    return Drawn(tokens, logits.gather(1, tokens[:, None])[:, 0] - logits.logsumexp(-1))
+    return Drawn(tokens, logits.log_softmax(-1).gather(1, tokens[:, None])[:, 0])  # quicker than logsumexp: one pass
+
+
+def _from_itself(logits: torch.Tensor, noise: torch.Tensor, forbidden: Sequence[int]) -> Drawn:
+    """From the unmodified distribution: what was drawn tells its own probability."""
+    weights = logits.softmax(-1)
+    weights[:, list(forbidden)] = 0
+    tokens = _looked_up(weights, noise)
+    return Drawn(tokens, weights.gather(1, tokens[:, None])[:, 0].log())
 
 
 def _from_all(logits: torch.Tensor, noise: torch.Tensor, temperature: float, forbidden: Sequence[int]) -> torch.Tensor:
-    weights = (logits / temperature).softmax(-1) if temperature != 1 else logits.softmax(-1)
+    weights = (logits / temperature).softmax(-1)
     weights[:, list(forbidden)] = 0
     return _looked_up(weights, noise)
 

@@ -1,0 +1,125 @@
+"""Perplexity per word of the models that write on Persona-Chat, with and without own persona, and how they got there.
+
+Runs that are not in --runs yet are trained with configs/personachat-*.toml on the train split, one after the other
+(start the script twice with different --rows for two side by side); those that are there are only judged, as `judge
+perplexity` does: turns of the second speaker, intervals by bootstrap over dialogues. One model serves both settings: a
+share of its training talks came without persona. The curve is on the 200 dialogues that decide when to stop.
+"""
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from common import finish
+from tertulia.core.progress import Silent
+from tertulia.corpus.load import load_dialogues
+from tertulia.judge.perplexity_run import judge_perplexity
+from tertulia.judge.rank import Setting
+from tertulia.models.likelihood import talks_of
+from tertulia.train.recipe import read_recipe
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+SETTINGS = (Setting(), Setting("own", "original"), Setting("own", "revised"))
+QUICK = {"max_dialogues": 200, "valid_dialogues": 20, "epochs": 1, "max_steps": 20, "validate_every": 10}
+
+
+class Row(NamedTuple):
+    """A model, and what its paper has of it."""
+
+    name: str
+    config: str
+    paper: tuple[str, str, str] = ("", "", "")
+
+
+ROWS = (
+    Row("LSTM", "personachat-seq2seq", ("38.08", "40.53", "40.65")),
+    Row("Transformer", "personachat-transformer"),
+    Row("Evolved Transformer", "personachat-evolved"),
+)
+
+
+def main() -> None:
+    """Train what is missing, judge, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder with train and the split to judge")
+    parser.add_argument("--split", default="valid")
+    parser.add_argument("--judge-data", type=Path, help="a file or folder to judge on, if it is not in --data")
+    parser.add_argument("--runs", type=Path, default=Path("run/generate_quality"), help="where trained models are kept")
+    parser.add_argument("--rows", nargs="*", choices=[row.name for row in ROWS], help="only these rows")
+    parser.add_argument("--vectors", type=Path, help="GloVe's vectors of 100 numbers, for the LSTM to begin with")
+    parser.add_argument("--curves", action="store_true", help="train nothing: only the curves, also of unfinished runs")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--quick", action="store_true", help="20 updates each, 20 dialogues to judge")
+    args = parser.parse_args()
+    rows = [row for row in ROWS if not args.rows or row.name in args.rows]
+    figures: dict[str, float] = {}
+    if not args.curves:
+        figures |= table(rows, args)
+    curves(rows, args.runs)
+    finish("generate_quality", figures, {"split": args.split, "seed": args.seed, "quick": args.quick})
+
+
+def table(rows: list[Row], args: argparse.Namespace) -> dict[str, float]:
+    """Perplexity per word, a row for each model."""
+    dialogues = list(load_dialogues(args.judge_data or args.data, split=None if args.judge_data else args.split))
+    dialogues = dialogues[:20] if args.quick else dialogues
+    figures: dict[str, float] = {}
+    took = []
+    print(f"{'perplexity per word':<22}{'none':>24}{'own, original':>24}{'own, revised':>24}   the paper")
+    for row in rows:
+        folder, line = trained(row, args)
+        took.append(line)
+        cells = []
+        for setting in SETTINGS:
+            found = judge_perplexity(str(folder), dialogues, setting=setting, speaker="second", seed=args.seed)
+            figure = found["perplexity"]
+            cells.append(f"{figure.value:.2f} [{figure.low:.2f}, {figure.high:.2f}]")
+            key = f"{row.name} {setting}".lower().replace(",", "").replace(" ", "_")
+            figures |= {key: figure.value, f"{key}_low": figure.low, f"{key}_high": figure.high}
+            figures[f"{key}_per_token"] = found["perplexity per token"].value
+        print(f"{row.name:<22}" + "".join(f"{c:>24}" for c in cells) + f"   {' / '.join(row.paper)}", flush=True)
+    words = sum(sum(t.own) for d in dialogues for t in talks_of(d, "none", "second"))
+    print(f"n = {words} turns of the second speaker in {len(dialogues)} dialogues; punctuation and ends of turns count")
+    print("as words; a word that a model of words does not know counts as its mark for unknown words.")
+    for line in took:
+        print(line)
+    return figures
+
+
+def trained(row: Row, args: argparse.Namespace) -> tuple[Path, str]:
+    """The run of a row, trained now or to its end where it is not there."""
+    folder: Path = args.runs / row.config
+    manifest = folder / "manifest.json"
+    if not manifest.is_file():
+        overrides: dict[str, object] = {"data": str(args.data), "out": folder, "resume": True, "seed": args.seed}
+        overrides |= QUICK if args.quick else {}
+        recipe, config = read_recipe(CONFIGS / f"{row.config}.toml", overrides)
+        if args.vectors and row.name == "LSTM":
+            config = config.model_copy(update={"model": config.model.model_copy(update={"vectors": args.vectors})})
+        os.environ["OMP_NUM_THREADS"] = "1"
+        recipe.train(config, Silent())
+    training = json.loads(manifest.read_text(encoding="utf-8"))["training"]
+    return folder, (
+        f"tertulia train configs/{row.config}.toml: {training['cpu_seconds'] / 60:.1f} CPU minutes,"
+        f" {training['steps']} updates, {training['parameters'] / 1e6:.2f} M parameters ({training['ended']})"
+    )
+
+
+def curves(rows: list[Row], runs: Path) -> None:
+    """Perplexity per word by CPU time, with own personas."""
+    print("\nvalidation perplexity per word (own persona) after so many updates and CPU minutes")
+    for row in rows:
+        folder = runs / row.config
+        record = folder / "record.jsonl"
+        record = record if record.is_file() else folder / "partial" / "record.jsonl"
+        lines = map(json.loads, record.read_text(encoding="utf-8").splitlines()) if record.is_file() else ()
+        for line in lines:
+            if "valid" in line:
+                perplexity = line["valid"]["perplexity"]
+                print(f"{row.name:<22}{line['step']:>8}{line['cpu_seconds'] / 60:>8.1f}{perplexity:>9.2f}")
+
+
+if __name__ == "__main__":
+    main()
