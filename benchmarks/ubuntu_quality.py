@@ -39,24 +39,30 @@ from tertulia.train.recipe import read_recipe
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 VALID_SHARE = 0.1
+EVERY = 60.0
+"""Seconds between lines."""
 QUICK = {"max_dialogues": 600, "valid_dialogues": 100, "epochs": 1, "hidden": 32}
 Scores = list[list[float]]
 
 
 class Tell:
-    """Steps of a training as plain lines, with the time since the start."""
+    """Steps of a training as plain lines, with the time since the start; in a long step one a minute."""
 
     def __init__(self) -> None:
-        self._start = time.perf_counter()
+        self._start, self._said = time.perf_counter(), 0.0
 
     def step(self, title: str, total: int | None = None) -> None:
+        self._said = 0.0
         self.note(title)
 
     def advance(self, n: int = 1) -> None:
         pass
 
     def note(self, text: str) -> None:
-        print(f"  {time.perf_counter() - self._start:7.1f} s  {text}", flush=True)
+        passed = time.perf_counter() - self._start
+        if not self._said or passed - self._said >= EVERY:
+            self._said = passed
+            print(f"  {passed:7.1f} s  {text}", flush=True)
 
 
 class Prepared(NamedTuple):
