@@ -28,7 +28,7 @@ COMMANDS = {
     "chat": Command("tertulia.cli.chat:chat", "Talk to a bot in the terminal."),
     "serve": Command("tertulia.cli.serve:serve", "Serve bots: a chat page and an OpenAI-compatible API."),
     "selfplay": Command("tertulia.cli.selfplay:selfplay", "Let bots talk to each other."),
-    "judge": Command("tertulia.cli.judge:app", "Judge bots: rank the next reply, perplexity, samples, learning curves, profile prediction."),
+    "judge": Command("tertulia.cli.judge:app", "Judge bots: ranking, perplexity, samples, learning curves, profiles."),
 }
 
 
