@@ -5,8 +5,7 @@ sums anew each time. Models with latent variables are asked by importance sampli
 was goes with every figure.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import signature
@@ -19,7 +18,7 @@ from tertulia.core.dialogue import Dialogue
 from tertulia.core.estimate import Estimate
 from tertulia.judge.perplexity import TOKEN, WORD, Counts, Kind
 from tertulia.judge.rank import Figures, Setting
-from tertulia.models.generator import Generator, Nll, Talk
+from tertulia.models.generator import Generator, Nll, Talk, at_rest
 from tertulia.models.likelihood import Likelihood, likelihoods, talks_of
 from tertulia.models.tokenizer import UNKNOWN
 
@@ -97,7 +96,7 @@ def count(
         return found.nll
 
     talks = [one.talk for one in told]
-    with _at_rest(model):
+    with at_rest(model):
         found = likelihoods(model, talks, nll=heard)
     return Counted(tuple(told), tuple(found), way.kind, tuple(latent[id(t)] for t in talks) if latent else None)
 
@@ -202,19 +201,6 @@ def _way(model: Generator, samples: int, seed: int) -> _Way:
     if "seed" in signature(ask).parameters:
         options["seed"] = seed
     return _Way("importance", partial(ask, **options))
-
-
-@contextmanager
-def _at_rest(model: Generator) -> Iterator[None]:
-    """No dropout while judging."""
-    training = getattr(model, "training", False)
-    if training:
-        model.eval()  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        if training:
-            model.train()  # type: ignore[attr-defined]
 
 
 def _columns(counted: Counted) -> tuple[Floats, Floats, Floats]:

@@ -18,11 +18,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator
-from torch import nn
 
 from tertulia.core.config import Config
 from tertulia.models.beam import Hypothesis, beam_search, normalised
-from tertulia.models.generator import Generator, Talk
+from tertulia.models.generator import Generator, Talk, at_rest
 from tertulia.models.sampling import Keys, draw, row_keys, uniforms
 from tertulia.models.tokenizer import END, OTHER, OWN, PAD, PERSONA, UNKNOWN
 
@@ -159,7 +158,7 @@ def steps(
     draws = config.draws
     keys = row_keys(seeds, draws, config.seed)
     temperature = 0.0 if config.method == "greedy" else config.temperature
-    with _at_rest(model):
+    with at_rest(model):
         for part in _together(model, len(talks)):
             rows = np.arange(part.start * draws, part.stop * draws)
             going = np.ones(len(rows), dtype=np.bool_)
@@ -223,7 +222,7 @@ def _searched(
 ) -> list[list[Written]]:
     found: list[list[Hypothesis]] = []
     keys = row_keys(seeds, 1, config.seed)
-    with _at_rest(model):
+    with at_rest(model):
         for part in _together(model, len(talks)):
 
             def waits(i: int, first: int = part.start) -> bool:
@@ -259,19 +258,6 @@ def _ranked(written: Sequence[Written]) -> list[Written]:
         same = best.get(one.text)
         best[one.text] = replace(same, drawn=same.drawn + 1) if same else one
     return list(best.values())
-
-
-@contextmanager
-def _at_rest(model: Generator) -> Iterator[None]:
-    """No dropout while writing, even in the middle of training."""
-    training = isinstance(model, nn.Module) and model.training
-    if training:
-        model.eval()  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        if training:
-            model.train()  # type: ignore[attr-defined]
 
 
 def _together(model: Generator, talks: int) -> list[range]:

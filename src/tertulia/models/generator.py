@@ -6,12 +6,14 @@ out into samples that share all that was read before, and thinned out as samples
 cheap. Decoding, filters, training and judging know nothing else about a model.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 import torch
+from torch import nn
 
 from tertulia.models.tokenizer import END, OTHER, OWN, PERSONA, Tokenizer
 
@@ -75,6 +77,19 @@ class Generator(Protocol):
     def save(self, folder: Path, /) -> Sequence[str]:
         """Write the model; the names of the files beside weights and config that belong to it."""
         ...
+
+
+@contextmanager
+def at_rest(model: Generator) -> Iterator[None]:
+    """No dropout while a model writes or is judged, even in the middle of its training."""
+    training = isinstance(model, nn.Module) and model.training
+    if training:
+        model.eval()  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        if training:
+            model.train()  # type: ignore[attr-defined]
 
 
 class Stream(NamedTuple):
