@@ -186,3 +186,22 @@ def test_the_real_encoder_finds_what_means_the_same() -> None:
     vectors = encoder.encode(["I have two dogs.", "My pets are a pair of puppies.", "The train leaves at nine."])
     likeness = vectors @ vectors.T
     assert likeness[0, 1] > 0.5 > likeness[0, 2] + 0.2
+
+
+def test_a_persona_is_encoded_once_until_the_weights_change(tiny: str) -> None:
+    ranker = SentenceRanker.untrained(SentenceRankerConfig(encoder=tiny)).eval()
+    persona = ("i bake bread", "i have a dog")
+    first = ranker.queries([Query(("hello",), persona), Query(("good day",))])
+    again = ranker.queries([Query(("what do you do ?",), persona)])
+    assert first.memory is not None
+    assert again.memory is not None
+    assert (first.memory[0] == again.memory[0]).all()
+    assert not first.memory[1].any()
+    with torch.no_grad():
+        for weight in ranker.parameters():
+            weight.add_(torch.randn_like(weight) * 0.1)
+    ranker.train()
+    ranker.eval()
+    changed = ranker.queries([Query(("hello",), persona)])
+    assert changed.memory is not None
+    assert abs(changed.memory[0] - first.memory[0]).max() > 1e-4

@@ -15,7 +15,7 @@ batches of neighbours encode each persona once.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -29,6 +29,8 @@ from tertulia.models.sentence_encoder import MINILM, Ids, SentenceEncoder
 
 AT_ONCE = 1024
 """Texts that are tokenised and encoded in one go."""
+REMEMBERED = 5000
+"""Personas whose vectors are kept."""
 
 
 class SentenceRankerConfig(Config):
@@ -62,6 +64,7 @@ class SentenceRanker(nn.Module):
         self.scale = nn.Parameter(torch.tensor(20.0))
         self.weight = nn.Parameter(torch.tensor(1.0))
         self.sharpness = nn.Parameter(torch.tensor(8.0))
+        self._personas: dict[tuple[str, ...], Floats] = {}
 
     @classmethod
     def untrained(cls, config: SentenceRankerConfig) -> "SentenceRanker":
@@ -72,19 +75,28 @@ class SentenceRanker(nn.Module):
     def queries(self, queries: Sequence[Query], /) -> Queries:
         """The turns as one vector, and the persona's sentences as a memory."""
         context = self._encoded([self._context(query) for query in queries])
-        names: dict[str, int] = {}
-        for query in queries:
-            for sentence in query.persona:
-                names.setdefault(sentence, len(names))
-        if not names:
+        longest = max((len(query.persona) for query in queries), default=0)
+        if not longest:
             return Queries(context)
-        sentences = self._encoded([self._single(text) for text in names])
-        longest = max(len(query.persona) for query in queries)
         memory = np.zeros((len(queries), longest, self.encoder.dim), np.float32)
         for row, query in enumerate(queries):
-            for column, sentence in enumerate(query.persona):
-                memory[row, column] = sentences[names[sentence]]
+            if query.persona:
+                memory[row, : len(query.persona)] = self._persona(query.persona)
         return Queries(context, memory)
+
+    def _persona(self, sentences: tuple[str, ...]) -> Floats:
+        """A persona's vectors (k, d): encoded once, as the same one comes with every turn of its conversations."""
+        found = self._personas.get(sentences)
+        if found is None:
+            if len(self._personas) >= REMEMBERED:
+                self._personas.clear()
+            found = self._personas[sentences] = self._encoded([self._single(text) for text in sentences])
+        return found
+
+    def train(self, mode: bool = True) -> Self:
+        """What was encoded with other weights is forgotten."""
+        self._personas.clear()
+        return super().train(mode)
 
     @torch.no_grad()
     def replies(self, texts: Sequence[str], /) -> Floats:
