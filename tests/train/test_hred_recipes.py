@@ -1,7 +1,7 @@
 """The recipes of HRED, VHRED and VHCR: annealing, importance sampling, teachers; and all of them can learn by heart."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import torch
 from tertulia import sample
 from tertulia.core.dialogue import Dialogue, Persona, Turn
 from tertulia.core.errors import UnknownName
-from tertulia.core.progress import Silent
+from tertulia.core.progress import Progress, Silent
 from tertulia.core.reply import Ask
 from tertulia.corpus.write import save_dialogues
 from tertulia.models import teachers
@@ -37,20 +37,6 @@ SIZES: Mapping[str, dict[str, Any]] = {
 TINY = {"dim": 16, "encoder": 16, "context": 24, "decoder": 16}
 kinds = pytest.mark.parametrize("kind", list(SIZES))
 variational = pytest.mark.parametrize("kind", ["vhred", "vhcr"])
-
-
-class StopError(Exception):
-    pass
-
-
-class Stops(Silent):
-    def __init__(self, at: int) -> None:
-        self.left = at
-
-    def advance(self, n: int = 1) -> None:
-        self.left -= n
-        if self.left <= 0:
-            raise StopError
 
 
 def train(kind: str, out: Path, progress: Any = None, *, ei: str = "none", **more: Any) -> Mapping[str, Any]:
@@ -94,10 +80,12 @@ def test_the_same_seed_gives_the_same_figures(kind: str, tmp_path: Path) -> None
 
 
 @variational
-def test_an_interrupted_training_ends_with_the_same_weights(kind: str, tmp_path: Path) -> None:
+def test_an_interrupted_training_ends_with_the_same_weights(
+    kind: str, tmp_path: Path, stops: Callable[[int], Progress]
+) -> None:
     train(kind, tmp_path / "whole")
-    with pytest.raises(StopError):
-        train(kind, tmp_path / "broken", Stops(5))
+    with pytest.raises(KeyboardInterrupt):
+        train(kind, tmp_path / "broken", stops(5))
     train(kind, tmp_path / "broken", resume=True)
     whole, broken = (read_manifest(tmp_path / part).files["model.safetensors"] for part in ("whole", "broken"))
     assert whole == broken

@@ -1,0 +1,23 @@
+"""What tests of several recipes share: a training that is broken off."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tertulia.core.progress import Progress, Silent
+
+
+class _Stops(Silent):
+    def __init__(self, at: int) -> None:
+        self.left = at
+
+    def advance(self, n: int = 1) -> None:
+        self.left -= n
+        if self.left <= 0:
+            raise KeyboardInterrupt
+
+
+@pytest.fixture
+def stops() -> Callable[[int], Progress]:
+    """Makes a listener that breaks off after so many updates, as somebody at the keyboard would."""
+    return _Stops
