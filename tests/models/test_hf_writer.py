@@ -1,6 +1,5 @@
 """Hugging Face models behind our decoding: tiny real ones, checked against a plain pass over all tokens."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +25,6 @@ TALKS = [
     Talk(("hm",), (False,)),
 ]
 RANKED = DecodingConfig(samples=20, top_k=40, max_tokens=8)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """So small a model is quickest with one, above all on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

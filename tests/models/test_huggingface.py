@@ -1,6 +1,5 @@
 import shutil
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,6 @@ from tertulia.models.huggingface import ChatModel, Sampling, Written, _draw  # n
 
 GREEDY = Sampling(temperature=0, repetition_penalty=1, max_tokens=20)
 PROMPTS = ["how are you", "hi", "tell me of the sea, please, and of the wind 🙂"]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """So small a model is quickest with one, above all on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

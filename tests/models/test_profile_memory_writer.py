@@ -1,7 +1,6 @@
 """The Generative Profile Memory network: its weights, its attention, and its decoder in both ways."""
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +8,15 @@ import pytest
 import torch
 
 from tertulia.models.checkpoint import seal
-from tertulia.models.generator import Generator, Talk
+from tertulia.models.generator import Talk
 from tertulia.models.profile_memory_writer import (
     GenerativeProfileMemory,
     GenerativeProfileMemoryConfig,
     profile_weights,
 )
-from tertulia.models.tokenizer import END, MARKS, OWN, UNKNOWN, WordTokenizer
+from tertulia.models.tokenizer import MARKS, OWN, UNKNOWN, WordTokenizer
+
+from .conftest import assert_neighbours_do_not_matter, assert_steps_agree
 
 TALKS = [
     Talk(("hi", "hello , who are you ?", "a baker", "i like bread"), (False, True, False, True), ("i eat a lot",)),
@@ -36,40 +37,13 @@ def made(**settings: Any) -> GenerativeProfileMemory:
     return model
 
 
-def stepped(model: Generator, talks: Sequence[Talk], replies: Sequence[str], *, fan: int) -> torch.Tensor:
-    """Negative log-likelihood of replies, token by token; every row `fan` times, rows leave as they end."""
-    targets = [(*model.tokenizer.encode(reply), END) for reply in replies for _ in range(fan)]
-    total = torch.zeros(len(targets))
-    left, state, last = torch.arange(len(targets)), model.start(talks).fan(fan), None
-    for place in range(max(map(len, targets))):
-        logits, state = model.step(state, last)
-        tokens = torch.tensor([targets[row][place] for row in left.tolist()])
-        total[left] -= logits.log_softmax(-1).gather(1, tokens[:, None])[:, 0]
-        still = [i for i, row in enumerate(left.tolist()) if place + 1 < len(targets[row])][::-1]
-        rows = torch.tensor(still, dtype=torch.long)
-        left, state, last = left[rows], state.keep(rows), tokens[rows]
-    return total.reshape(len(replies), fan)
-
-
 def test_steps_give_what_the_full_pass_gives() -> None:
-    model = made()
-    assert isinstance(model, Generator)
-    with torch.no_grad():
-        full = model.nll([talk.said(reply) for talk, reply in zip(TALKS, REPLIES, strict=True)], scored="last")
-    found = stepped(model, TALKS, REPLIES, fan=3)
-    assert torch.allclose(found, full.total[:, None].expand(-1, 3), atol=1e-4)
-    assert full.tokens.tolist() == [2, 7, 1, 4]
+    assert_steps_agree(made(), TALKS, REPLIES)
 
 
 def test_nothing_depends_on_the_neighbours() -> None:
-    model = made()
-    with torch.no_grad():
-        for scored in ("all", "own", "last"):
-            together = model.nll(TALKS, scored=scored)
-            alone = [model.nll([talk], scored=scored) for talk in TALKS]
-            assert torch.allclose(together.total, torch.cat([one.total for one in alone]), atol=1e-4)
-            assert together.tokens.tolist() == [int(one.tokens) for one in alone]
-    assert model.nll([Talk(("hi",), (False,))], scored="own").total.tolist() == [0]
+    assert_neighbours_do_not_matter(made(), TALKS)
+    assert made().nll([Talk(("hi",), (False,))], scored="own").total.tolist() == [0]
 
 
 def test_the_weights_by_hand() -> None:

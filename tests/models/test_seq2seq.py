@@ -1,7 +1,6 @@
 """LSTM Seq2Seq in its three shapes, and what recurrent models that write share."""
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +9,11 @@ import torch
 from torch.nn.utils.rnn import pad_packed_sequence
 
 from tertulia.models.checkpoint import seal
-from tertulia.models.generator import Generator, Talk
+from tertulia.models.generator import Talk
 from tertulia.models.seq2seq import Seq2Seq, Seq2SeqConfig, pack, rows_of, streams_of, summed, turns_in
-from tertulia.models.tokenizer import END, MARKS, OTHER, OWN, WordTokenizer
+from tertulia.models.tokenizer import MARKS, OTHER, OWN, WordTokenizer
+
+from .conftest import assert_neighbours_do_not_matter, assert_steps_agree, stepped
 
 TALKS = [
     Talk(("hi", "hello , who are you ?", "a baker", "i like bread"), (False, True, False, True), ("i eat a lot",)),
@@ -39,43 +40,14 @@ def made(shape: str, **settings: Any) -> Seq2Seq:
     return model
 
 
-def stepped(model: Generator, talks: Sequence[Talk], replies: Sequence[str], *, fan: int) -> torch.Tensor:
-    """Negative log-likelihood of replies, token by token; every row `fan` times, rows leave as they end."""
-    targets = [(*model.tokenizer.encode(reply), END) for reply in replies for _ in range(fan)]
-    total = torch.zeros(len(targets))
-    left, state, last = torch.arange(len(targets)), model.start(talks).fan(fan), None
-    for place in range(max(map(len, targets))):
-        logits, state = model.step(state, last)
-        tokens = torch.tensor([targets[row][place] for row in left.tolist()])
-        total[left] -= logits.log_softmax(-1).gather(1, tokens[:, None])[:, 0]
-        still = torch.tensor(
-            [i for i, row in enumerate(left.tolist()) if place + 1 < len(targets[row])], dtype=torch.long
-        )
-        still = still.flip(0)  # any order will do
-        left, state, last = left[still], state.keep(still), tokens[still]
-    return total.reshape(len(replies), fan)
-
-
 @shapes
 def test_steps_give_what_the_full_pass_gives(shape: str) -> None:
-    model = made(shape)
-    assert isinstance(model, Generator)
-    with torch.no_grad():
-        full = model.nll([talk.said(reply) for talk, reply in zip(TALKS, REPLIES, strict=True)], scored="last")
-    found = stepped(model, TALKS, REPLIES, fan=3)
-    assert torch.allclose(found, full.total[:, None].expand(-1, 3), atol=1e-4)
-    assert full.tokens.tolist() == [2, 7, 1, 4]
+    assert_steps_agree(made(shape), TALKS, REPLIES)
 
 
 @shapes
 def test_nothing_depends_on_the_neighbours(shape: str) -> None:
-    model = made(shape)
-    with torch.no_grad():
-        for scored in ("all", "own", "last"):
-            together = model.nll(TALKS, scored=scored)
-            alone = [model.nll([talk], scored=scored) for talk in TALKS]
-            assert torch.allclose(together.total, torch.cat([one.total for one in alone]), atol=1e-4)
-            assert together.tokens.tolist() == [int(one.tokens) for one in alone]
+    assert_neighbours_do_not_matter(made(shape), TALKS)
 
 
 @shapes

@@ -11,15 +11,10 @@ from torch.distributions import Normal, kl_divergence
 from tertulia.models.decoding import DecodingConfig, decode
 from tertulia.models.generator import Talk
 from tertulia.models.hred import HREDState
-from tertulia.models.tokenizer import END, OTHER, OWN, WordTokenizer
+from tertulia.models.tokenizer import END, OTHER, OWN
 from tertulia.models.vhcr import VHCR, VHCRConfig
 
-TALKS = [
-    Talk(("hi", "hello , who are you ?", "a baker", "i like bread"), (False, True, False, True)),
-    Talk(("do you like tea ?", "no , i like coffee !"), (False, True)),
-    Talk(("hello",), (True,)),
-]
-WORDS = WordTokenizer.learn(text for talk in TALKS for text in talk.turns)
+from .conftest import TALKS, WORDS
 
 
 def made(**settings: Any) -> VHCR:

@@ -13,15 +13,10 @@ from tertulia.models.decoding import DecodingConfig, decode
 from tertulia.models.generator import Talk
 from tertulia.models.hred import HREDState
 from tertulia.models.seq2seq import pack
-from tertulia.models.tokenizer import END, OWN, UNKNOWN, WordTokenizer
+from tertulia.models.tokenizer import END, OWN, UNKNOWN
 from tertulia.models.vhred import VHRED, Gaussian, VHREDConfig
 
-TALKS = [
-    Talk(("hi", "hello , who are you ?", "a baker", "i like bread"), (False, True, False, True)),
-    Talk(("do you like tea ?", "no , i like coffee !"), (False, True)),
-    Talk(("hello",), (True,)),
-]
-WORDS = WordTokenizer.learn(text for talk in TALKS for text in talk.turns)
+from .conftest import TALKS, WORDS
 
 
 def made(**settings: Any) -> VHRED:

@@ -16,15 +16,6 @@ from tertulia.talk.bots.huggingface import HuggingFaceBot, HuggingFaceOptions, f
 from tertulia.talk.spec import make_bot  # noqa: E402
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """So small a model is quickest with one, above all on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def bot(tiny_models: Any) -> HuggingFaceBot:
     options = HuggingFaceOptions(temperature=0.9, max_tokens=24, instructions="")

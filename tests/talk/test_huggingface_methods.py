@@ -1,6 +1,5 @@
 """The other ways in which a Hugging Face bot writes: ranked samples, greedy, beams; filters; likelihoods."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,15 +18,6 @@ from tertulia.talk.bots.huggingface import HuggingFaceBot, HuggingFaceOptions, f
 from tertulia.talk.bots.smollm2 import SmolLM2Options  # noqa: E402
 from tertulia.talk.bots.writing import CUT  # noqa: E402
 from tertulia.talk.spec import make_bot  # noqa: E402
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """So small a model is quickest with one, above all on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
