@@ -127,6 +127,10 @@ def test_only_those_with_the_persona_of_the_setting_count() -> None:
     assert [(t.dialogue, t.talk.persona) for t in shown[OWN]] == [("both", ("i like tea",)), ("original", ("i bake",))]
     assert [(t.dialogue, t.talk.persona) for t in shown[REVISED]] == [("both", ("i boil leaves",))]
     assert [t.talk.persona for t in shown[Setting()]] == [()] * 4
+    both = dialogue("pair", "tea", "dog", personas={"a": persona, "b": Persona(("i bark",))})
+    for whose, expected in (("their", [((), ("i bark",))]), ("both", [(("i like tea",), ("i bark",))])):
+        told = told_of([*some, both], Setting(whose), "a")
+        assert [(t.talk.persona, t.talk.partner) for t in told] == expected
     found = figures_of(count(model, shown[REVISED]))  # type: ignore[arg-type]
     assert found[WORD].value == pytest.approx(2 ** (2 / 2))  # tea is certain now
     nobody = figures_of(count(model, []))  # type: ignore[arg-type]

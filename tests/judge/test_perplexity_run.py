@@ -37,6 +37,10 @@ TINY: Mapping[str, dict[str, Any]] = {
 WORDS = WordTokenizer.learn((t.text for d in sample.dialogues("train") for t in d.turns), size=300)
 
 
+WHOSE = ("none", "own", "their", "both")
+SETTINGS = ["none", *(f"{whose}, {wording}" for whose in WHOSE[1:] for wording in ("original", "revised"))]
+
+
 def make_run(name: str, folder: Path, seed: int = 1) -> Path:
     """What training would leave, had it not begun."""
     torch.manual_seed(seed)
@@ -70,8 +74,8 @@ def outcome(runs: list[str], tmp_path_factory: pytest.TempPathFactory) -> Perple
 
 
 def test_every_run_in_every_setting(outcome: PerplexityOutcome) -> None:
-    assert [str(s) for s in outcome.settings] == ["none", "own, original", "own, revised"]
-    assert [[v.run for v in row] for row in outcome.verdicts] == [["seq2seq"] * 3, ["profile-memory-writer"] * 3]
+    assert [str(s) for s in outcome.settings] == SETTINGS
+    assert [[v.run for v in row] for row in outcome.verdicts] == [["seq2seq"] * 7, ["profile-memory-writer"] * 7]
     for verdict in outcome.rows:
         assert verdict.counts.dialogues == 4
         assert verdict.counts.turns == verdict.figures[WORD].n > 20
@@ -82,8 +86,8 @@ def test_every_run_in_every_setting(outcome: PerplexityOutcome) -> None:
         assert verdict.decoding["method"] == "greedy"
         assert verdict.counts.unknown > 0
     assert {v.decoding["max_tokens"] for v in outcome.verdicts[1]} == {12}
-    none, own, _ = (v.figures[WORD].value for v in outcome.verdicts[1])
-    assert none != own
+    perplexities = {v.figures[WORD].value for v in outcome.verdicts[1]}
+    assert len(perplexities) == 7  # what is shown matters
 
 
 def test_other_runs_are_multiples_of_the_first(outcome: PerplexityOutcome) -> None:
@@ -105,12 +109,12 @@ def test_the_tables_have_the_papers_rows_beside_ours(outcome: PerplexityOutcome)
     assert [row[0] for row in three.rows] == names
     assert three.rows[3][1:] == ("38.08", ".092", "34.54", ".125", "38.21", ".108")
     assert len(three.head) == len(three.rows[0]) == 7
-    assert [row[:2] for row in five.rows] == [(whose, name) for whose in ("none", "own") for name in names]
+    assert [row[:2] for row in five.rows] == [(whose, name) for whose in WHOSE for name in names]
     assert five.rows[6][2:] == ("40.53", ".084", "", "40.65", ".082", "")
     assert {len(row) for row in five.rows} == {len(five.head)} == {8}
     assert any(".166 and .172" in note for note in five.notes)
     assert a1.head == ("", "ppl", "KL", "average", "extrema", "greedy")
-    assert [row[2] for row in a1.rows] == [""] * 6  # nothing latent here
+    assert [row[2] for row in a1.rows] == [""] * 14  # nothing latent here
     assert all("[" in cell for row in a1.rows for cell in (row[1], *row[3:]))
 
 
@@ -122,7 +126,7 @@ def test_the_report_tells_everything(outcome: PerplexityOutcome, tmp_path: Path)
     assert told["runs"][1]["likelihood"] == "exact"
     assert [table["title"] for table in told["tables"]] == [table.title for table in outcome.tables]
     replies = [json.loads(line) for line in (folder / "replies.jsonl").read_text().splitlines()]
-    assert len(replies) == 36
+    assert len(replies) == 84
     assert "<svg" in (folder / "perplexity.svg").read_text()
     for name in ("report.html", "report.md"):
         text = " ".join((folder / name).read_text().split())
@@ -147,7 +151,7 @@ def test_every_model_that_writes(name: str, tmp_path: Path) -> None:
 
 def test_what_a_table_needs_is_planned_unless_given() -> None:
     config = planned(PerplexityConfig(runs=("r",), table=("personachat",), replies=3))
-    assert (config.persona, config.wording) == (("none", "own"), ("original", "revised"))
+    assert (config.persona, config.wording) == (WHOSE, ("original", "revised"))
     assert (config.replies, config.ranked) == (3, 500)
     assert planned(PerplexityConfig(runs=("r",), table=("selfplay",))).persona == ("none",)
     assert planned(PerplexityConfig(runs=("r",))).replies == 0

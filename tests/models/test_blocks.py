@@ -158,8 +158,9 @@ def test_later_tokens_do_not_change_earlier_logits(model: Model) -> None:
 
 def test_earlier_turns_and_the_persona_matter(model: Model) -> None:
     talk = TALKS[0].said("b c")
-    found = model.nll([talk, replace(talk, persona=("l",)), replace(talk, turns=("l", *talk.turns[1:]))], scored="last")
-    assert len({round(total, 4) for total in found.total.tolist()}) == 3
+    others = [{"persona": ("l",)}, {"persona": (), "partner": ("l",)}, {"turns": ("l", *talk.turns[1:])}]
+    found = model.nll([talk, *(replace(talk, **other) for other in others)], scored="last")
+    assert len({round(total, 4) for total in found.total.tolist()}) == 4
 
 
 def test_neighbours_in_a_batch_do_not_matter(model: Model) -> None:

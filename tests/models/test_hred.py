@@ -98,9 +98,10 @@ def test_a_persona_is_read_like_utterances_before_the_first(kind: str) -> None:
     model, deaf = made(kind, personas=True, max_turns=2), made(kind, max_turns=2)
     talk = Talk(("hi", "tea ?", "no", "a dog"), (False, True) * 2, persona=("i like bread", "a baker"))
     bare, other = replace(talk, persona=()), replace(talk, persona=("a baker", "i like bread"))
+    theirs = replace(bare, partner=talk.persona)
     with torch.no_grad():
-        found, without, swapped = model.nll([talk, bare, other]).total.tolist()
-        assert len({round(value, 3) for value in (found, without, swapped)}) == 3
+        found, *rest = model.nll([talk, bare, other, theirs]).total.tolist()
+        assert len({round(value, 4) for value in (found, *rest)}) == 4
         assert model.nll([talk]).tokens.tolist() == model.nll([bare]).tokens.tolist()
         assert found == pytest.approx(float(model.nll([talk]).total), abs=1e-4)
         assert deaf.nll([talk]).total.tolist() == deaf.nll([bare]).total.tolist()

@@ -1,5 +1,6 @@
 """Text as tokens and back, and dialogues as streams of them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,9 @@ def test_a_stream_has_marks_and_counts_turns() -> None:
     assert sum(stream(TALK, words, scored="all").counts) == 7
     assert sum(stream(TALK, words, scored="last").counts) == 2
     assert counted(TALK, "last") == (False, False, True)
+    both = stream(replace(TALK, partner=("hi", "yes")), words, scored="own")
+    assert both.ids == (*found.ids[:5], PERSONA, PERSONA, 6, END, PERSONA, PERSONA, 9, END, *found.ids[5:])
+    assert sum(both.counts) == sum(found.counts)
 
 
 def test_the_oldest_turns_go_first_and_the_persona_stays() -> None:

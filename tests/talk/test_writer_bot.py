@@ -110,10 +110,10 @@ def test_it_is_a_bot_that_streams_and_ranks(model: Table) -> None:
     assert bot.decoding == PRESETS["meena-full"]
 
 
-def test_a_model_sees_the_persona_of_the_bot_alone() -> None:
+def test_a_model_tells_whose_personas_it_is_shown() -> None:
     personas = {"bot": Persona(("i have a cat .",)), "ana": Persona(("i have a dog .",))}
     there = Ask(Dialogue("d", (Turn("ana", "hello"), Turn("bot", "yes")), personas), "bot")
-    assert talk_of(there) == Talk(("hello", "yes"), (False, True), ("i have a cat .",))
+    assert talk_of(there) == Talk(("hello", "yes"), (False, True), ("i have a cat .",), ("i have a dog .",))
     assert talk_of(Ask(Dialogue("d", ()), "bot")) == Talk((), ())
 
 

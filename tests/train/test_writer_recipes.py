@@ -65,7 +65,9 @@ def test_a_dialogue_is_seen_by_each_of_its_speakers() -> None:
     first, second = talks_of(dialogue, "own")
     assert (first.own, first.persona) == ((True, False, True), ("i bake",))
     assert (second.own, second.persona) == ((False, True, False), ("i sail",))
-    assert [talk.persona for talk in talks_of(dialogue, "none")] == [(), ()]
+    assert [talk.texts for talk in talks_of(dialogue, "none")] == [("hi", "hello", "bye")] * 2
+    assert [(t.persona, t.partner) for t in talks_of(dialogue, "their")] == [((), ("i sail",)), ((), ("i bake",))]
+    assert next(talks_of(dialogue, "both")).texts == ("i bake", "i sail", "hi", "hello", "bye")
     assert len(list(talks_of(dialogue, "own", "b"))) == 1
 
 
@@ -94,3 +96,14 @@ def test_some_talks_are_learned_from_without_their_persona() -> None:
     epochs = [[bool(talk.persona) for batch in learner.batches(epoch) for talk in batch] for epoch in (0, 0, 1)]
     assert epochs[0] == epochs[1] != epochs[2]
     assert 0.5 < sum(epochs[0]) / len(epochs[0]) < 0.9
+
+
+def test_of_both_personas_each_is_left_out_by_itself() -> None:
+    overrides = {"max_dialogues": 40, "vocabulary": 300, "persona": "both", "valid_persona": "own"}
+    _, config = read_recipe(CONFIGS / "personachat-transformer.toml", overrides)
+    assert isinstance(config, WriterConfig)
+    data = read_data(config)
+    assert all(talk.persona and not talk.partner for talk in data.valid)
+    learner = WriterTrainee(Transformer.untrained(TransformerConfig(**BLOCKS), data.tokenizer), data, config)
+    seen = [(bool(talk.persona), bool(talk.partner)) for batch in learner.batches(0) for talk in batch]
+    assert set(seen) == {(True, True), (True, False), (False, True), (False, False)}

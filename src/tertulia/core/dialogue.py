@@ -7,7 +7,7 @@ came before it. They carry no ids of any database and do no I/O; `meta` holds wh
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 Json = Any
 """Any value that JSON can hold."""
@@ -57,6 +57,10 @@ class Evidence:
     text: str
     source: str = ""
     id: str = ""
+
+
+Whose = Literal["none", "own", "their", "both"]
+"""Whose persona a bot is shown: of the one it speaks for, of the one it answers, or of both."""
 
 
 @dataclass(frozen=True, slots=True)

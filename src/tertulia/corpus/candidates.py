@@ -8,18 +8,16 @@ validates with the same tasks that `judge rank` judges with.
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from tertulia.core.dialogue import Dialogue, Exchange, Persona, exchanges
+from tertulia.core.dialogue import Dialogue, Exchange, Persona, Whose, exchanges
 from tertulia.core.errors import DataError
 from tertulia.core.text import squash, words
 
-Whose = Literal["none", "own", "their", "both"]
-"""Whose persona a bot is shown: of the one it speaks for, of the one it answers, or of both."""
 HARD_POOL = 50
 """Hard distractors are drawn from so many of the most similar replies."""
 FEW, MAX_SHARE = 1000, 0.1

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from tertulia.core.config import Config
-from tertulia.core.dialogue import Dialogue, Json
+from tertulia.core.dialogue import Dialogue, Json, Whose
 from tertulia.core.estimate import Estimate
 from tertulia.judge.rank import Figures, Setting, Wording, figures_as_json
 
@@ -40,8 +40,8 @@ class PerplexityConfig(Config):
     """A file or folder of dialogues, or `sample`."""
     split: str = "valid"
     """The split to take, empty for all; tune on valid, look at test once."""
-    persona: Annotated[tuple[Literal["none", "own"], ...], BeforeValidator(_several)] = ()
-    """Whose persona the model is shown: none, own, or both one by one; own if there is any."""
+    persona: Annotated[tuple[Whose, ...], BeforeValidator(_several)] = ()
+    """Whose persona the model is shown: none, own, their, both, or several, one by one; own if there is any."""
     wording: Annotated[tuple[Wording, ...], BeforeValidator(_several)] = ()
     """Wording of the personas, original or revised, or both one by one; by default original."""
     speaker: str | None = None
@@ -71,7 +71,12 @@ class PerplexityConfig(Config):
 
 
 PLANS: dict[TableName, dict[str, Any]] = {
-    "personachat": {"persona": ("none", "own"), "wording": ("original", "revised"), "replies": 200, "ranked": 500},
+    "personachat": {
+        "persona": ("none", "own", "their", "both"),
+        "wording": ("original", "revised"),
+        "replies": 200,
+        "ranked": 500,
+    },
     "selfplay": {"persona": ("none",), "replies": 200},
 }
 """What a table needs, where nothing else is asked for; of two tables the first decides."""
@@ -175,7 +180,7 @@ def speaker_of(config: PerplexityConfig, dialogues: Iterable[Dialogue]) -> str |
 def settings_of(config: PerplexityConfig, dialogues: Sequence[Dialogue]) -> list[Setting]:
     """The settings to judge in; where nobody said whose, own personas are shown if the data has any."""
     any_own = any(persona.sentences for dialogue in dialogues for persona in dialogue.personas.values())
-    chosen: tuple[Literal["none", "own"], ...] = config.persona or (("own",) if any_own else ("none",))
+    chosen: tuple[Whose, ...] = config.persona or (("own",) if any_own else ("none",))
     wordings: tuple[Wording, ...] = config.wording or ("original",)
     found = [Setting() if whose == "none" else Setting(whose, wording) for whose in chosen for wording in wordings]
     return list(dict.fromkeys(found))

@@ -48,8 +48,12 @@ def paper_tables(
 
 
 def _table_3(verdicts: Sequence[Sequence[Verdict]], notes: Sequence[str]) -> PaperTable:
-    settings = [verdict.setting for verdict in verdicts[0]]
-    rows = [(r[0].run, *(cell for verdict in r for cell in (ppl(verdict), share(verdict, HITS)))) for r in verdicts]
+    """The table has no more than one's own persona; what was asked about others is in table 5."""
+    kept = [[verdict for verdict in row if verdict.setting.whose in ("none", "own")] for row in verdicts]
+    settings = [verdict.setting for verdict in kept[0]]
+    names = [row[0].run for row in verdicts]
+    cells = [[cell for verdict in row for cell in (ppl(verdict), share(verdict, HITS))] for row in kept]
+    rows = [(name, *some) for name, some in zip(names, cells, strict=True)]
     rows += [(f"paper: {k.name}", *(cell for s in settings for cell in _known(k, s))) for k in PERSONACHAT]
     return PaperTable(
         "Persona-Chat, generative models (Zhang et al. 2018, table 3)",
@@ -77,8 +81,9 @@ def _table_5(verdicts: Sequence[Sequence[Verdict]], notes: Sequence[str]) -> Pap
         ("persona", "model", *(f"{wording}: {what}" for wording in _wordings("own") for what in ("ppl", HITS, F1))),
         tuple(rows),
         (
-            f"The paper's F1 lie between {low} and {high}. Its rows for the partner's persona and for both are missing"
-            " here: our models that write are shown nobody's persona but their own.",
+            f"The paper's F1 lie between {low} and {high}; its figures for the partner's persona and for both are not"
+            " known to us.",
+            "What a partner's persona is about, a model has learned only if its recipe says persona = their or both.",
             _DIFFERS,
             *notes,
         ),

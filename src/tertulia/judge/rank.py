@@ -14,12 +14,12 @@ import numpy as np
 from pydantic import BeforeValidator, Field
 
 from tertulia.core.config import Config
-from tertulia.core.dialogue import Dialogue, Exchange, Json, Persona
+from tertulia.core.dialogue import Dialogue, Exchange, Json, Persona, Whose
 from tertulia.core.errors import BotError, UsageError
 from tertulia.core.estimate import Estimate
 from tertulia.core.reply import Ask
 from tertulia.corpus import candidates as game
-from tertulia.corpus.candidates import RankTask, Whose, shown
+from tertulia.corpus.candidates import RankTask, shown
 from tertulia.metrics.ranking import Measure, Ranks, Values, measure_named, ranks_of_truth
 from tertulia.metrics.significance import bootstrap_differences, bootstrap_means
 from tertulia.talk.bot import Bot, RankingBot

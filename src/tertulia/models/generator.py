@@ -31,6 +31,13 @@ class Talk:
     """Which turns are of the one the model speaks for."""
     persona: tuple[str, ...] = ()
     """Sentences about that one."""
+    partner: tuple[str, ...] = ()
+    """Sentences about the other one, where the model is shown them."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All there is to read: personas, then turns."""
+        return (*self.persona, *self.partner, *self.turns)
 
     def said(self, text: str, *, own: bool = True) -> "Talk":
         """The same talk with one more turn."""
@@ -109,11 +116,11 @@ def counted(talk: Talk, scored: Scored) -> tuple[bool, ...]:
 def stream(talk: Talk, tokenizer: Tokenizer, *, scored: Scored = "all", longest: int | None = None) -> Stream:
     """Persona sentences, then turns, each behind its mark; a turn's words and its end are what can be predicted.
 
-    Of what is too long the oldest turns go, whole; the persona stays.
+    Sentences about the other one stand behind two marks. Of what is too long the oldest turns go, whole; personas stay.
     """
     head: list[int] = []
-    for sentence in talk.persona:
-        head += (PERSONA, *tokenizer.encode(sentence), END)
+    for marks, sentence in behind_marks(talk):
+        head += (*marks, *tokenizer.encode(sentence), END)
     turns = [_turn(text, own, tokenizer) for text, own in zip(talk.turns, talk.own, strict=True)]
     first = _first_kept([len(turn) for turn in turns], None if longest is None else longest - len(head))
     ids, counts = list(head), [False] * len(head)
@@ -121,6 +128,12 @@ def stream(talk: Talk, tokenizer: Tokenizer, *, scored: Scored = "all", longest:
         ids += turn
         counts += [False, *(counts_too,) * (len(turn) - 1)]
     return Stream(tuple(ids), tuple(counts))
+
+
+def behind_marks(talk: Talk) -> Iterator[tuple[tuple[int, ...], str]]:
+    """The persona sentences, one's own first, and the marks that tell whose they are."""
+    yield from (((PERSONA,), sentence) for sentence in talk.persona)
+    yield from (((PERSONA, PERSONA), sentence) for sentence in talk.partner)
 
 
 def _turn(text: str, own: bool, tokenizer: Tokenizer) -> tuple[int, ...]:

@@ -24,10 +24,10 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
 from tertulia.models.ei import BY_HAND, EIConfig, EIHeads, find_teachers
-from tertulia.models.generator import Nll, Scored, State, Talk, counted
+from tertulia.models.generator import Nll, Scored, State, Talk, behind_marks, counted
 from tertulia.models.seq2seq import RecurrentConfig, RecurrentWriter, pack, rows_of, summed
 from tertulia.models.teachers import Teacher
-from tertulia.models.tokenizer import END, OTHER, OWN, PERSONA, Tokenizer
+from tertulia.models.tokenizer import END, OTHER, OWN, Tokenizer
 from tertulia.models.vectors import WordTable
 
 REMEMBERED = 10_000
@@ -294,14 +294,14 @@ def lay(
     device: torch.device,
 ) -> Layout:
     """Lay talks out; with nothing `scored`, to write the next turn. With `cut`, a turn counts as far as it is read."""
-    numbers: dict[tuple[str, int], int] = {}  # texts behind their marks
+    numbers: dict[tuple[str, tuple[int, ...]], int] = {}  # texts behind their marks
     windows: list[list[int]] = []
     about: list[tuple[int, int]] = []  # of each window: the talk, and the turns given
     places: list[tuple[int, int]] = []  # of each turn that counts: the window, and where in it
     rows: list[tuple[int, ...]] = []
     for i, talk in enumerate(talks):
-        known = [(text, PERSONA) for text in talk.persona] if personas else []
-        said = [(text, OWN if own else OTHER) for text, own in zip(talk.turns, talk.own, strict=True)]
+        known = [(text, marks) for marks, text in behind_marks(talk)] if personas else []
+        said = [(text, (OWN if own else OTHER,)) for text, own in zip(talk.turns, talk.own, strict=True)]
         for first, counts in _windows(talk, scored, max_turns):
             ahead = len(known) - first
             for turn in counts if scored is not None else ():
@@ -310,7 +310,7 @@ def lay(
             read = (*known, *said[first : counts[-1] + 1])
             windows.append([numbers.setdefault(key, len(numbers)) for key in read])
             about.append((i, counts[0] + ahead))
-    different = [(*_ids(text, mark, tokenizer)[:-1][: longest + 1], END) for text, mark in numbers]
+    different = [(*_ids(text, marks, tokenizer)[:-1][: longest + 1], END) for text, marks in numbers]
     most = max(map(len, windows), default=0)
 
     def numbered(lines: Sequence[Sequence[int]], width: int) -> torch.Tensor:
@@ -348,5 +348,5 @@ def _windows(talk: Talk, scored: Scored | None, max_turns: int) -> Iterator[tupl
         yield first, list(turns)
 
 
-def _ids(text: str, mark: int, tokenizer: Tokenizer) -> tuple[int, ...]:
-    return (mark, *tokenizer.encode(text), END)
+def _ids(text: str, marks: tuple[int, ...], tokenizer: Tokenizer) -> tuple[int, ...]:
+    return (*marks, *tokenizer.encode(text), END)

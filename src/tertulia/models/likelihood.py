@@ -3,11 +3,11 @@
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 
-from tertulia.core.dialogue import Dialogue
+from tertulia.core.dialogue import Dialogue, Whose
 from tertulia.models.generator import Generator, Nll, Talk, counted
 from tertulia.models.tokenizer import Tokenizer, count_words
 
@@ -23,19 +23,27 @@ class Likelihood(NamedTuple):
     """Over how many of the model's tokens."""
 
 
-def talks_of(dialogue: Dialogue, persona: Literal["none", "own"], speaker: str | None = None) -> Iterator[Talk]:
-    """The dialogue as each of its speakers sees it, or as one of them does."""
-    turns = tuple(turn.text for turn in dialogue.turns)
+def talks_of(dialogue: Dialogue, whose: Whose, speaker: str | None = None) -> Iterator[Talk]:
+    """The dialogue as each of its speakers sees it, or as one of them does, with the personas that are shown."""
     for me in dialogue.speakers:
         if speaker is None or me == speaker:
-            known = dialogue.persona_of(me) if persona == "own" else None
-            own = tuple(turn.speaker == me for turn in dialogue.turns)
-            yield Talk(turns, own, known.sentences if known else ())
+            yield talk_as(dialogue, me, whose)
+
+
+def talk_as(dialogue: Dialogue, speaker: str, whose: Whose = "both") -> Talk:
+    """The dialogue as one of its speakers sees it, also one who has not said anything yet."""
+    sentences = [(who == speaker, one) for who, known in dialogue.personas.items() for one in known.sentences]
+    return Talk(
+        turns=tuple(turn.text for turn in dialogue.turns),
+        own=tuple(turn.speaker == speaker for turn in dialogue.turns),
+        persona=tuple(one for own, one in sentences if own and whose in ("own", "both")),
+        partner=tuple(one for own, one in sentences if not own and whose in ("their", "both")),
+    )
 
 
 def talk_size(talk: Talk, tokenizer: Tokenizer) -> int:
     """Tokens of a talk as one stream."""
-    return sum(len(tokenizer.encode(text)) + 2 for text in (*talk.persona, *talk.turns))
+    return sum(len(tokenizer.encode(text)) + 2 for text in talk.texts)
 
 
 def batches_of(sizes: Sequence[int], tokens: int, rng: random.Random | None) -> list[list[int]]:

@@ -103,7 +103,7 @@ class GenerativeProfileMemory(RecurrentWriter[GenerativeProfileMemoryConfig]):
         talk_of = torch.tensor(owners, device=self._device)[turns.stream]  # (r,)
         order = turns.inputs.sorted_indices
         assert order is not None
-        profile = self._profile([talk.persona for talk in talks]).of(talk_of[order])
+        profile = self._profile([(*talk.persona, *talk.partner) for talk in talks]).of(talk_of[order])
         hidden = read[turns.stream, turns.place][order]  # (r, hidden), longest turns first
         cell = self.outset(hidden)
         states = []
@@ -120,7 +120,7 @@ class GenerativeProfileMemory(RecurrentWriter[GenerativeProfileMemoryConfig]):
         rows = torch.arange(len(talks), device=self._device)
         lengths = torch.tensor([len(ids) for ids in contexts], device=self._device)
         hidden = read_forward(self.encoder, self.words, self.dropout, contexts)[rows, lengths]
-        profile = self._profile([talk.persona for talk in talks])
+        profile = self._profile([(*talk.persona, *talk.partner) for talk in talks])
         marks = self.words(torch.full_like(rows, OWN))
         return ProfileState(*self._next(marks, hidden, self.outset(hidden), profile), profile)
 

@@ -389,7 +389,7 @@ def read_forward(encoder: nn.LSTM, words: WordTable, dropout: nn.Module, rows: S
 
 def without_persona(talk: Talk) -> Talk:
     """The turns alone."""
-    return replace(talk, persona=())
+    return replace(talk, persona=(), partner=())
 
 
 def _before(talk: Talk, turn: int) -> Talk:

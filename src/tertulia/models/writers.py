@@ -46,7 +46,7 @@ def log_likelihoods(model: Generator, talks: Sequence[Talk], *, score: Literal["
     Talks of like length go together. Latent variables are taken at their means: the same talk has the same value in any
     batch (for such models it is a bound's estimate, not the likelihood itself).
     """
-    order = sorted(range(len(talks)), key=lambda i: sum(map(len, (*talks[i].turns, *talks[i].persona))))
+    order = sorted(range(len(talks)), key=lambda i: sum(map(len, talks[i].texts)))
     found = [0.0] * len(talks)
     with _at_means(model):
         for start in range(0, len(order), AT_ONCE):

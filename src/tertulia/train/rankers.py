@@ -17,10 +17,10 @@ from pydantic import Field
 from torch import nn
 
 from tertulia.core.config import save
-from tertulia.core.dialogue import Dialogue, Exchange, Json, exchanges
+from tertulia.core.dialogue import Dialogue, Exchange, Json, Whose, exchanges
 from tertulia.core.errors import DataError
 from tertulia.core.progress import Progress
-from tertulia.corpus.candidates import RankTask, Whose, rank_tasks, shown
+from tertulia.corpus.candidates import RankTask, rank_tasks, shown
 from tertulia.corpus.load import load_dialogues
 from tertulia.metrics.ranking import ranks_of_truth
 from tertulia.models.checkpoint import count_parameters, seal

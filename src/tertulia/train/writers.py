@@ -12,14 +12,14 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from pydantic import Field
 from torch import nn
 
 from tertulia.core.config import save
-from tertulia.core.dialogue import Dialogue, Json
+from tertulia.core.dialogue import Dialogue, Json, Whose
 from tertulia.core.errors import DataError
 from tertulia.core.progress import Progress
 from tertulia.corpus.load import load_dialogues
@@ -45,10 +45,13 @@ class WriterConfig(LoopConfig, RecipeConfig):
     """The split to learn from."""
     valid_split: str = "valid"
     """The split that decides when to stop."""
-    persona: Literal["none", "own"] = "own"
-    """Whether the model is shown the persona of the one it speaks for."""
+    persona: Whose = "own"
+    """Whose persona the model is shown: none, own (of the one it speaks for), their (of the other one), or both."""
     persona_dropout: float = Field(0.0, ge=0, lt=1)
-    """Share of the talks that are learned from without their persona, so that the model can also do without."""
+    """Share of the talks that are learned from without a persona, so that the model can also do without; where it is
+    shown both, each of them is left out so often."""
+    valid_persona: Whose | None = None
+    """Whose persona it is shown when it is validated; as in training by default."""
     learn: Scored = "all"
     """Turns that are learned from: all, or only those of the one the model speaks for (own)."""
     speaker: str | None = None
@@ -131,7 +134,8 @@ def read_data(config: WriterConfig) -> Data:
     dialogues = some(load_dialogues(config.data, split=config.split), config.max_dialogues, config.seed)
     talks = [talk for dialogue in dialogues for talk in talks_of(dialogue, config.persona, config.speaker)]
     valid = some(load_dialogues(config.data, split=config.valid_split), config.valid_dialogues, config.seed)
-    judged = [talk for dialogue in valid for talk in talks_of(dialogue, config.persona, config.valid_speaker)]
+    whose = config.valid_persona or config.persona
+    judged = [talk for dialogue in valid for talk in talks_of(dialogue, whose, config.valid_speaker)]
     for split, found in ((config.split, talks), (config.valid_split, judged)):
         if not found:
             raise DataError(
@@ -145,7 +149,7 @@ def read_data(config: WriterConfig) -> Data:
 def _texts(dialogues: Iterable[Dialogue], config: WriterConfig) -> Iterator[str]:
     for dialogue in dialogues:
         yield from (turn.text for turn in dialogue.turns)
-        if config.persona == "own":
+        if config.persona != "none":
             yield from (sentence for persona in dialogue.personas.values() for sentence in persona.sentences)
 
 
@@ -170,7 +174,10 @@ class WriterTrainee:
 
     def _shown(self, talk: Talk, rng: random.Random) -> Talk:
         share = self.config.persona_dropout
-        return replace(talk, persona=()) if share and rng.random() < share else talk
+        for name in ("persona", "partner") if share else ():
+            if getattr(talk, name) and rng.random() < share:
+                talk = replace(talk, **{name: ()})
+        return talk
 
     def loss(self, batch: list[Talk]) -> Loss:
         """Mean over the tokens of the turns that count."""

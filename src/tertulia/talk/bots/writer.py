@@ -19,6 +19,7 @@ from tertulia.core.reply import Ask, Piece, Provenance, Reply
 from tertulia.models.checkpoint import MANIFEST
 from tertulia.models.decoding import PRESETS, DecodingConfig, Method, Score
 from tertulia.models.generator import Generator, Talk
+from tertulia.models.likelihood import talk_as
 from tertulia.models.threads import use_threads
 from tertulia.models.writers import load_writer, log_likelihoods
 from tertulia.talk.bots.writing import Group, Sieve, Task, at, flow, grouped, whole
@@ -136,15 +137,10 @@ class WriterBot:
         talk = talk_of(ask)
         settings = config.model_dump() | {"filters": self.options.filters, "fallback": self.options.fallback}
         provenance = Provenance(self.spec, self.fingerprint, settings, ask.seed, __version__)
-        read = sum(len(self.model.tokenizer.encode(text)) for text in (*talk.persona, *talk.turns))
+        read = sum(len(self.model.tokenizer.encode(text)) for text in talk.texts)
         return Task(ask, talk, read, provenance)
 
 
 def talk_of(ask: Ask) -> Talk:
-    """The conversation as a model sees it: nobody's persona but the bot's own."""
-    turns, persona = ask.dialogue.turns, ask.dialogue.persona_of(ask.speaker)
-    return Talk(
-        tuple(turn.text for turn in turns),
-        tuple(turn.speaker == ask.speaker for turn in turns),
-        persona.sentences if persona else (),
-    )
+    """The conversation as a model sees it, with every persona that is there: who asks decides what it may know."""
+    return talk_as(ask.dialogue, ask.speaker)

@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
+from tertulia.core.dialogue import Whose
 from tertulia.core.errors import ConfigError
 from tertulia.core.progress import Progress, Silent
-from tertulia.corpus.candidates import Whose
 from tertulia.corpus.rooms.vectors import read_vectors
 from tertulia.models.dual_encoder import DualEncoder, DualEncoderConfig, split_tags
 from tertulia.models.ranker import Pair

@@ -110,7 +110,7 @@ def train(config: HREDRecipe | VHREDRecipe | VHCRRecipe, progress: Progress) -> 
 
     def build(tokenizer: Tokenizer) -> nn.Module:
         teachers = find_teachers(config.model.ei)
-        update = {"ei": sized(config.model.ei, teachers), "personas": config.persona == "own"}
+        update = {"ei": sized(config.model.ei, teachers), "personas": config.persona != "none"}
         model = made.untrained(config.model.model_copy(update=update), tokenizer)
         model.ei.teach(emotion=teachers.emotion, semantics=teachers.semantics)
         return model
