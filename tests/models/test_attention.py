@@ -58,13 +58,13 @@ def test_stepping_is_attention_over_what_was_read_and_written() -> None:
         filled_up(lengths, 5),
         None,
     )
-    tail = Tail.empty(KeyValue(*(part[[0, 1, 0]] for part in prefix)))
+    tail, onto = Tail.empty(KeyValue(*(part[[0, 1, 0]] for part in prefix))), torch.randn(3, 8)
     for t in range(4):
-        found, tail = attention.step(own[:, t], prefix, tail, state)
+        found, tail = attention.step(onto, own[:, t], prefix, tail, state)
         for row, context in enumerate((0, 1, 0)):
             seen = torch.cat([read[context, : lengths[context]], own[row, : t + 1]])[None]
             expected = attention(own[row, t][None, None], attention.remember(seen))[0, 0]
-            assert torch.allclose(found[row], expected, atol=1e-5)
+            assert torch.allclose(found[row], onto[row] + expected, atol=1e-5)
 
 
 def test_rows_may_own_all_that_was_read() -> None:
@@ -77,14 +77,14 @@ def test_rows_may_own_all_that_was_read() -> None:
     cache = Cache((nothing,), (), (Tail.of(prefix),))
     rows = Groups.by(torch.arange(2), 2)
     state = Decoding((cache,), rows, read[:, 0], torch.tensor([1, 1]), None, None).keep(of)
-    tail = state.caches[0].tails[0]
+    tail, onto = state.caches[0].tails[0], torch.randn(3, 8)
     for t in range(4):
         assert state.reach == 1
-        found, tail = attention.step(own[:, t], nothing, tail, state)
+        found, tail = attention.step(onto, own[:, t], nothing, tail, state)
         for row, context in enumerate(of.tolist()):
             seen = torch.cat([read[context], own[row, : t + 1]])[None]
             expected = attention(own[row, t][None, None], attention.remember(seen))[0, 0]
-            assert torch.allclose(found[row], expected, atol=1e-5)
+            assert torch.allclose(found[row], onto[row] + expected, atol=1e-5)
 
 
 def test_laying_matrices_out_changes_nothing_that_can_be_seen() -> None:

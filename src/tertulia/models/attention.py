@@ -20,10 +20,10 @@ from typing import NamedTuple, Self, TypeVar
 
 import torch
 from torch import nn
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import linear, scaled_dot_product_attention
 
 M = TypeVar("M", bound=nn.Module)
-ROOM = 16
+ROOM = 32
 """Tokens that a fresh tail has room for; it doubles when it is full."""
 
 
@@ -152,21 +152,26 @@ class Attention(nn.Module):
         found = scaled_dot_product_attention(queries, *memory, attn_mask=bias, is_causal=causal)
         return self.out(found.transpose(1, 2).reshape(x.shape))  # type: ignore[no-any-return]
 
-    def step_memory(self, x: torch.Tensor, memory: KeyValue, state: "Decoding") -> torch.Tensor:
-        """What each row finds in the memory of its context. x: (rows, width)"""
-        queries = state.groups.together(self.query(x).view(len(x), self.heads, -1))  # (contexts, heads, size, ...)
-        found = scaled_dot_product_attention(queries, *memory, attn_mask=state.memory_bias)
-        return self.out(state.groups.apart(found).reshape(x.shape))  # type: ignore[no-any-return]
+    def step_memory(self, x: torch.Tensor, h: torch.Tensor, memory: KeyValue, state: "Decoding") -> torch.Tensor:
+        """x, and what each row finds in the memory of its context when it asks with h. x and h: (rows, width)"""
+        queries = linear(h, self.query.weight).view(len(h), self.heads, -1)  # (rows, heads, width / heads)
+        found = scaled_dot_product_attention(state.groups.together(queries), *memory, attn_mask=state.memory_bias)
+        return torch.addmm(x, state.groups.apart(found).reshape(x.shape), self.out.weight.t())
 
-    def step(self, x: torch.Tensor, prefix: KeyValue, tail: Tail, state: "Decoding") -> tuple[torch.Tensor, Tail]:
-        """What each row finds in what its context read and in its own tokens, the newest included. x: (rows, width)"""
+    def step(
+        self, x: torch.Tensor, h: torch.Tensor, prefix: KeyValue, tail: Tail, state: "Decoding"
+    ) -> tuple[torch.Tensor, Tail]:
+        """x, and what each row finds in what its context read and in its own tokens, the newest one, h, included.
+
+        x and h: (rows, width)
+        """
         groups = state.groups
-        queries = self.query(x).view(len(x), self.heads, -1)  # (rows, heads, width / heads)
+        queries = linear(h, self.query.weight).view(len(h), self.heads, -1)  # (rows, heads, width / heads)
         queries = queries * queries.shape[-1] ** -0.5
-        tail = tail.add(self.pair(x).view(len(x), 2, self.heads, -1))
+        tail = tail.add(linear(h, self.pair.weight).view(len(h), 2, self.heads, -1))
         own = tail.scores(queries)  # (tokens, rows, heads)
         if not prefix.keys.shape[2]:
-            return self.out(tail.found(own.softmax(0)).view(x.shape)), tail
+            return torch.addmm(x, tail.found(own.softmax(0)).view(x.shape), self.out.weight.t()), tail
         scores = groups.together(queries) @ prefix.keys.mT  # (contexts, heads, size, length)
         if state.prefix_bias is not None:
             scores += state.prefix_bias
@@ -174,7 +179,7 @@ class Attention(nn.Module):
         read, written = weights[..., : -tail.length], weights[..., -tail.length :]
         found = groups.apart(read @ prefix.values)  # (rows, heads, width / heads)
         found = found + tail.found(groups.apart(written).permute(2, 0, 1))
-        return self.out(found.reshape(x.shape)), tail
+        return torch.addmm(x, found.reshape(x.shape), self.out.weight.t()), tail
 
 
 class Cache(NamedTuple):
@@ -272,6 +277,11 @@ def by_input(model: M) -> M:
         if isinstance(part, nn.Linear | nn.Embedding):
             part.weight.data = part.weight.data.t().contiguous().t()
     return model
+
+
+def normed(norm: nn.LayerNorm, x: torch.Tensor) -> torch.Tensor:
+    """What the norm makes of it, straight: for one token, calling a module takes as long as what it computes."""
+    return torch.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
 
 
 def filled_up(lengths: torch.Tensor, longest: int) -> torch.Tensor | None:

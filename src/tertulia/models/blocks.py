@@ -20,7 +20,7 @@ from torch import nn
 from torch.nn import functional
 
 from tertulia.core.config import Config, validate
-from tertulia.models.attention import Cache, Decoding, Groups, KeyValue, Tail, by_input, filled_up
+from tertulia.models.attention import Cache, Decoding, Groups, KeyValue, Tail, by_input, filled_up, normed
 from tertulia.models.checkpoint import load_weights, read_model, save_weights
 from tertulia.models.generator import Nll, Scored, State, Talk, counted, stream
 from tertulia.models.token_logits import TokenLogits
@@ -91,7 +91,7 @@ class DecoderBlock(nn.Module):
         raise NotImplementedError
 
     def step(self, x: torch.Tensor, cache: Cache, state: Decoding) -> tuple[torch.Tensor, Cache]:
-        """One more token of each row. x: (rows, width)"""
+        """One more token of each row, without dropout: nobody learns from single steps. x: (rows, width)"""
         raise NotImplementedError
 
 
@@ -337,6 +337,11 @@ class FeedForward(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(..., width), without the residual."""
         return self.out(self.activation(self.wide(self.norm(x))))  # type: ignore[no-any-return]
+
+    def step(self, x: torch.Tensor) -> torch.Tensor:
+        """x and the same for one more token. (rows, width)"""
+        wide = torch.addmm(self.wide.bias, normed(self.norm, x), self.wide.weight.t())
+        return torch.addmm(x, self.activation(wide), self.out.weight.t()).add_(self.out.bias)
 
 
 def sinusoids(places: int, width: int) -> torch.Tensor:

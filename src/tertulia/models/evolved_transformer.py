@@ -29,7 +29,7 @@ from pydantic import Field, model_validator
 from torch import nn
 from torch.nn.functional import conv2d, pad, relu, sigmoid
 
-from tertulia.models.attention import Attention, Cache, Decoding, KeyValue
+from tertulia.models.attention import Attention, Cache, Decoding, KeyValue, normed
 from tertulia.models.blocks import BlockConfig, BlockGenerator, DecoderBlock, EncoderBlock, FeedForward, Read
 
 MANY_HEADS = 16
@@ -213,18 +213,16 @@ class EvolvedDecoderBlock(DecoderBlock):
 
     def step(self, x: torch.Tensor, cache: Cache, state: Decoding) -> tuple[torch.Tensor, Cache]:
         """The same for one more token. (rows, width)"""
-        h = self.first_norm(x)
-        found, first = self.first.step(h, cache.prefix[0], cache.tails[0], state)
-        x = x + self.dropout(found)
+        h = normed(self.first_norm, x)
+        x, first = self.first.step(x, h, cache.prefix[0], cache.tails[0], state)
         if self.first_memory is not None:
-            x = x + self.dropout(self.first_memory.step_memory(h, cache.memory[0], state))
+            x = self.first_memory.step_memory(x, h, cache.memory[0], state)
         found, windows = self.branches.step(x, cache.windows)
-        x = x + self.dropout(found)
-        found, second = self.second.step(self.second_norm(x), cache.prefix[1], cache.tails[1], state)
-        x = x + self.dropout(found)
+        x = x + found
+        x, second = self.second.step(x, normed(self.second_norm, x), cache.prefix[1], cache.tails[1], state)
         if self.second_memory is not None:
-            x = x + self.dropout(self.second_memory.step_memory(self.memory_norm(x), cache.memory[1], state))
-        return x + self.dropout(self.feed_forward(x)), cache._replace(tails=(first, second), windows=windows)
+            x = self.second_memory.step_memory(x, self.memory_norm(x), cache.memory[1], state)
+        return self.feed_forward.step(x), cache._replace(tails=(first, second), windows=windows)
 
 
 class EvolvedTransformer(BlockGenerator[EvolvedConfig]):

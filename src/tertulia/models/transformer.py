@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from tertulia.models.attention import Attention, Cache, Decoding, KeyValue
+from tertulia.models.attention import Attention, Cache, Decoding, KeyValue, normed
 from tertulia.models.blocks import BlockConfig, BlockGenerator, DecoderBlock, EncoderBlock, FeedForward, Read
 
 
@@ -69,11 +69,10 @@ class TransformerDecoderLayer(DecoderBlock):
 
     def step(self, x: torch.Tensor, cache: Cache, state: Decoding) -> tuple[torch.Tensor, Cache]:
         """The same for one more token. (rows, width)"""
-        found, tail = self.attention.step(self.norm(x), cache.prefix[0], cache.tails[0], state)
-        x = x + self.dropout(found)
+        x, tail = self.attention.step(x, normed(self.norm, x), cache.prefix[0], cache.tails[0], state)
         if self.memory is not None:
-            x = x + self.dropout(self.memory.step_memory(self.memory_norm(x), cache.memory[0], state))
-        return x + self.dropout(self.feed_forward(x)), cache._replace(tails=(tail,))
+            x = self.memory.step_memory(x, self.memory_norm(x), cache.memory[0], state)
+        return self.feed_forward.step(x), cache._replace(tails=(tail,))
 
 
 class Transformer(BlockGenerator[TransformerConfig]):
