@@ -48,10 +48,13 @@ def test_the_system_turn() -> None:
     assert {messages[0]["role"] for messages in system.values()} == {"system"}
 
 
-@pytest.mark.parametrize("speaker", ["ana", "bot"])
-def test_each_side_sees_only_its_own_persona(speaker: str) -> None:
+@pytest.mark.parametrize(("speaker", "other"), [("ana", "bot"), ("bot", "ana")])
+def test_each_side_is_told_whose_personas_it_is_shown(speaker: str, other: str) -> None:
     both = Dialogue("d", (), {"ana": Persona(("I am ana.",)), "bot": Persona(("I am bot.",))})
-    assert chat_messages(both, speaker)[0]["content"] == f"About you: I am {speaker}."
+    told = f"About you: I am {speaker}. About the one you talk with: I am {other}. Be brief."
+    assert chat_messages(both, speaker, "Be brief.")[0]["content"] == told
+    theirs = Dialogue("d", (), {other: Persona(("I sail.",))})
+    assert chat_messages(theirs, speaker)[0]["content"] == "About the one you talk with: I sail."
 
 
 @settings(max_examples=60, deadline=None)

@@ -199,6 +199,9 @@ def test_blenderbot_reads_persona_and_turns_in_one_line(models: dict[str, ChatMo
     there = ask("hi", "hello", "and you?", persona=Persona(("I sail.", "I cook."), name="Ana"))
     tokens = fitting_prompt(models["blenderbot"], there, HuggingFaceOptions())
     assert models["blenderbot"].decode(tokens) == "your persona: I sail.  your persona: I cook.  hi  hello  and you?"
+    theirs = replace(there, dialogue=replace(there.dialogue, personas={"ana": Persona(("I bake.",))}))
+    tokens = fitting_prompt(models["blenderbot"], theirs, RANKED)
+    assert models["blenderbot"].decode(tokens) == "partner's persona: I bake.  hi  hello  and you?"
 
 
 def test_a_long_conversation_keeps_to_both_windows(tiny_models: Any) -> None:

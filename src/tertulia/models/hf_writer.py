@@ -135,7 +135,7 @@ class HuggingFaceWriter(nn.Module):
         """What the model reads of a talk."""
         if isinstance(talk, Prompt):
             return list(talk.tokens)
-        found = self.chat.prompt(messages(talk), persona=talk.persona)
+        found = self.chat.prompt(messages(talk), persona=talk.persona, partner=talk.partner)
         return found[-self.chat.room(self.chat.window // 4) :]
 
     def _exchanges(self, talk: Talk, scored: Scored) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -185,14 +185,18 @@ class HuggingFaceWriter(nn.Module):
 
 
 def messages(talk: Talk) -> list[dict[str, str]]:
-    """A talk as chat messages: the persona as the system's, turns of one side in a row as one.
+    """A talk as chat messages: personas as the system's, turns of one side in a row as one.
 
     The user comes first, with nothing to say if need be: many models' templates refuse anything else.
 
-    >>> messages(Talk(("hi", "there?", "yes"), (False, False, True), ("I sail.",)))[1:]
+    >>> found = messages(Talk(("hi", "there?", "yes"), (False, False, True), ("I sail.",), ("I bake.",)))
+    >>> found[0]["content"], found[1:] == messages(Talk(("hi", "there?", "yes"), (False, False, True)))
+    ('I sail. About the other one: I bake.', True)
+    >>> found[1:]
     [{'role': 'user', 'content': 'hi\\nthere?'}, {'role': 'assistant', 'content': 'yes'}]
     """
-    found = [{"role": "system", "content": " ".join(talk.persona)}] if talk.persona else []
+    known = (*talk.persona, *(("About the other one:", *talk.partner) if talk.partner else ()))
+    found = [{"role": "system", "content": " ".join(known)}] if known else []
     if not talk.own or talk.own[0]:
         found.append({"role": "user", "content": ""})
     for own, turns in groupby(zip(talk.own, talk.turns, strict=True), key=lambda turn: turn[0]):
@@ -201,5 +205,5 @@ def messages(talk: Talk) -> list[dict[str, str]]:
 
 
 def _turned(talk: Talk) -> Talk:
-    """As the other sees it."""
-    return replace(talk, own=tuple(not own for own in talk.own), persona=())
+    """As the other sees it, who has not read this one's persona."""
+    return replace(talk, own=tuple(not own for own in talk.own), persona=talk.partner, partner=())

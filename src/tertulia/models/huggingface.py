@@ -120,10 +120,12 @@ class ChatModel:
         """How many tokens can be written after a prompt of so many."""
         return max(1, self.window - (len(self.network.opening) if self.seq2seq else prompt))
 
-    def prompt(self, messages: Sequence[Mapping[str, str]], *, persona: Sequence[str] = ()) -> list[int]:
+    def prompt(
+        self, messages: Sequence[Mapping[str, str]], *, persona: Sequence[str] = (), partner: Sequence[str] = ()
+    ) -> list[int]:
         """The conversation as tokens, ready for the answer; see the module for the conventions.
 
-        A template finds the persona in the system turn. `persona` is for models that have no such turn.
+        A template finds personas in the system turn. `persona` and `partner` are for models that have no such turn.
         """
         if self.tokenizer.chat_template:
             try:
@@ -135,7 +137,8 @@ class ChatModel:
         end = self.tokenizer.eos_token or "\n"
         if self.seq2seq:
             between = BETWEEN.get(self.model.config.model_type, end)
-            return list(self.tokenizer(between.join([*(f"your persona: {s}" for s in persona), *said]))["input_ids"])
+            known = [*(f"your persona: {s}" for s in persona), *(f"partner's persona: {s}" for s in partner)]
+            return list(self.tokenizer(between.join([*known, *said]))["input_ids"])
         return list(self.tokenizer("".join(text + end for text in said or [""]))["input_ids"])
 
     def decode(self, tokens: Sequence[int]) -> str:

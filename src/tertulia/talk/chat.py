@@ -2,7 +2,7 @@
 
 from itertools import groupby
 
-from tertulia.core.dialogue import Dialogue, Persona
+from tertulia.core.dialogue import Dialogue
 
 OPENING = "Hi!"
 """What the other side is taken to have said when the bot opens: chat models need something to answer."""
@@ -11,7 +11,8 @@ OPENING = "Hi!"
 def chat_messages(dialogue: Dialogue, speaker: str, instructions: str = "") -> list[dict[str, str]]:
     """The dialogue from the speaker's side: its turns are the assistant's, all others the user's, runs joined.
 
-    A system text given verbatim (meta "system") is used as it is; else the persona and the instructions make one.
+    A system text given verbatim (meta "system") is used as it is; else the personas that are there and the instructions
+    make one: who asks decides what a bot may know of the other.
 
     >>> from tertulia.core.dialogue import Turn
     >>> turns = (Turn("ana", "hi"), Turn("ana", "there?"), Turn("bot", "yes"))
@@ -19,7 +20,7 @@ def chat_messages(dialogue: Dialogue, speaker: str, instructions: str = "") -> l
     >>> [(m["role"], m["content"]) for m in chat_messages(d, "bot")]
     [('system', 'About you: I sail.'), ('user', 'hi\\nthere?'), ('assistant', 'yes')]
     """
-    system = dialogue.meta.get("system") or _system(dialogue.persona_of(speaker), instructions)
+    system = dialogue.meta.get("system") or _system(dialogue, speaker, instructions)
     messages = [{"role": "system", "content": str(system)}] if system else []
     sides = [(("assistant" if turn.speaker == speaker else "user"), turn.text) for turn in dialogue.turns]
     if (
@@ -31,8 +32,10 @@ def chat_messages(dialogue: Dialogue, speaker: str, instructions: str = "") -> l
     return messages
 
 
-def _system(persona: Persona | None, instructions: str) -> str:
-    if persona is None:
-        return instructions
-    name = f"Your name is {persona.name}. " if persona.name else ""
-    return f"{name}About you: {' '.join(persona.sentences)} {instructions}".strip()
+def _system(dialogue: Dialogue, speaker: str, instructions: str) -> str:
+    own = dialogue.persona_of(speaker)
+    others = [sentence for who, known in dialogue.personas.items() if who != speaker for sentence in known.sentences]
+    parts = [f"Your name is {own.name}."] if own and own.name else []
+    parts += ["About you:", *own.sentences] if own else []
+    parts += ["About the one you talk with:", *others] if others else []
+    return " ".join((*parts, instructions)).strip()

@@ -20,6 +20,7 @@ from tertulia.core.reply import Ask, Finish, Piece, Provenance, Reply, Usage
 from tertulia.models.decoding import PRESETS, DecodingConfig, Method, Score
 from tertulia.models.hf_writer import HuggingFaceWriter, Prompt
 from tertulia.models.huggingface import ChatModel, Sampling
+from tertulia.models.likelihood import talk_as
 from tertulia.models.threads import use_threads
 from tertulia.talk.bots.writing import Draft, Sieve, Task, at, begins_to_stop, flow, grouped, seed_of, settled, stops_of
 from tertulia.talk.bots.writing import whole as whole_replies
@@ -252,12 +253,12 @@ class _Row:
 def fitting_prompt(model: ChatModel, ask: Ask, options: HuggingFaceOptions) -> list[int]:
     """The prompt, without its oldest turns where the conversation is longer than the model may read."""
     room = min(options.context_tokens, model.room(options.max_tokens))
-    persona = ask.dialogue.persona_of(ask.speaker)
+    known = talk_as(ask.dialogue, ask.speaker)
     turns = ask.dialogue.turns
     while True:
         dialogue = Dialogue(ask.dialogue.id, turns, ask.dialogue.personas, meta=ask.dialogue.meta)
         messages = chat_messages(dialogue, ask.speaker, options.instructions)
-        prompt = model.prompt(messages, persona=persona.sentences if persona else ())
+        prompt = model.prompt(messages, persona=known.persona, partner=known.partner)
         if len(prompt) <= room or len(turns) <= 1:
             return prompt[-max(room, 1) :]
         turns = turns[2:] if len(turns) > 2 and turns[1].speaker == ask.speaker else turns[1:]
