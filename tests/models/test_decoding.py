@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -69,18 +69,17 @@ class Chain(nn.Module):
 
 
 class Dreamer(Chain):
-    """Imagines something before a turn, as models with latent variables do: here, a shift of all logits."""
+    """Imagines something before a turn, as models with latent variables do: here, a shift of the first logits."""
 
     draws = True
-
-    def start(self, talks: Sequence[Talk], /) -> ChainState:
-        state = super().start(talks)
-        self.shift = torch.randn(10) * 3
-        return state
+    noise: Callable[[torch.Tensor], torch.Tensor] | None = None
 
     def step(self, state: ChainState, tokens: torch.Tensor | None, /) -> tuple[torch.Tensor, ChainState]:
-        logits, state = super().step(state, tokens)
-        return logits + self.shift, state
+        logits, after = super().step(state, tokens)
+        if tokens is not None:
+            return logits, after
+        assert self.noise is not None
+        return logits + 3 * self.noise(logits), after
 
 
 def talk(turns: int) -> Talk:
@@ -187,6 +186,7 @@ def test_what_a_model_imagines_comes_from_the_seed_too(method: str) -> None:
     torch.manual_seed(2)
     assert together == [decode(dreamer, [t], config, [s])[0] for t, s in zip(TALKS, SEEDS, strict=True)]
     assert together != decode(dreamer, TALKS, config, SEEDS[::-1])
+    assert dreamer.noise is None
 
 
 def test_seeds_make_the_difference(chain: Chain) -> None:

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from tertulia.models.sampling import BLOCK, Drawn, draw, row_keys, uniforms
+from tertulia.models.sampling import BLOCK, Drawn, RowNoise, draw, row_keys, uniforms
 
 
 def naive(
@@ -125,3 +125,17 @@ def test_the_ends_of_the_noise_never_give_what_weighs_nothing() -> None:
     for forbidden in ((0, 1), (0, 1, 149)):
         drawn = draw(logits, np.array([0.0, 1 - 2.0**-52]), forbidden=forbidden)
         assert drawn.tokens.tolist() == [2, 148 if 149 in forbidden else 149]
+
+
+def test_noise_is_normal_and_a_matter_of_the_row_alone() -> None:
+    keys = row_keys([3, 4], 500)
+    noise = RowNoise(keys)
+    first, second = noise(torch.empty(1000, 40)), noise(torch.empty(1000, 2))
+    found = torch.cat([first, second], 1)
+    assert torch.equal(found[7:9], RowNoise(keys[7:9])(torch.empty(2, 42)))
+    assert float(found.mean()) == pytest.approx(0, abs=0.02)
+    assert float(found.std()) == pytest.approx(1, abs=0.02)
+    assert float((found.abs() < 1.96).double().mean()) == pytest.approx(0.95, abs=0.01)
+    assert float(torch.corrcoef(found.T).fill_diagonal_(0).abs().max()) < 0.2
+    with pytest.raises(ValueError, match="2 rows"):
+        noise(torch.empty(2, 3))

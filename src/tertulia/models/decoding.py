@@ -5,8 +5,8 @@ model itself, its distribution unmodified, finds most probable per token. The ta
 talks are written side by side, and samples that have ended leave the batch. Marks of the token stream are never drawn,
 but keep their share of the probabilities that count, so that scores are the model's own.
 
-Models with latent variables (`draws`) imagine a turn before its first word, with torch's own dice. Those are thrown
-from each talk's seed, one talk after the other, so that such a model's replies do not depend on the batch either.
+Models with latent variables (`draws`) imagine a turn before its first word. What they draw is a function of the row's
+seed too (`noise`), so that such a model's replies do not depend on the batch either.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator
 
 from tertulia.core.config import Config
-from tertulia.models.beam import Hypothesis, beam_search, normalised
+from tertulia.models.beam import beam_search, normalised
 from tertulia.models.generator import Generator, Talk, at_rest
-from tertulia.models.sampling import Keys, draw, row_keys, uniforms
+from tertulia.models.sampling import Keys, RowNoise, draw, row_keys, uniforms
 from tertulia.models.tokenizer import END, OTHER, OWN, PAD, PERSONA, UNKNOWN
 
 Method = Literal["sample", "greedy", "beam", "sample-and-rank"]
@@ -155,35 +155,36 @@ def steps(
     leave: float = LEAVE,
 ) -> Iterator[Step]:
     """Write token by token; a row is heard of until its end, the longest length, or until nobody waits for its talk."""
+    if not talks:
+        return
     draws = config.draws
     keys = row_keys(seeds, draws, config.seed)
     temperature = 0.0 if config.method == "greedy" else config.temperature
     with at_rest(model):
-        for part in _together(model, len(talks)):
-            rows = np.arange(part.start * draws, part.stop * draws)
-            going = np.ones(len(rows), dtype=np.bool_)
-            with _dice(model, keys[rows]):
-                logits, state = model.step(model.start(talks[part.start : part.stop]).fan(draws), None)
-            for step in range(config.max_tokens):
-                tokens, logprobs = draw(
-                    logits,
-                    uniforms(keys[rows], step),
-                    temperature=temperature,
-                    top_k=config.top_k,
-                    top_p=config.top_p,
-                    forbidden=config.forbidden(step),
-                )
-                found = tokens.cpu().numpy()
-                yield Step(rows[going], found[going], logprobs.float().cpu().numpy()[going])
-                waiting = {talk for talk in part if alive(talk)}
-                going &= (found != END) & np.array([row // draws in waiting for row in rows])
-                if not going.any() or step + 1 == config.max_tokens:
-                    break
-                if 1 - going.mean() >= leave:
-                    kept = torch.from_numpy(np.flatnonzero(going)).to(logits.device)
-                    state, tokens, rows = state.keep(kept), tokens[kept], rows[going]
-                    going = np.ones(len(rows), dtype=np.bool_)
-                logits, state = model.step(state, tokens)
+        rows = np.arange(len(talks) * draws)
+        going = np.ones(len(rows), dtype=np.bool_)
+        with _imagining(model, keys):
+            logits, state = model.step(model.start(talks).fan(draws), None)
+        for step in range(config.max_tokens):
+            tokens, logprobs = draw(
+                logits,
+                uniforms(keys[rows], step),
+                temperature=temperature,
+                top_k=config.top_k,
+                top_p=config.top_p,
+                forbidden=config.forbidden(step),
+            )
+            found = tokens.cpu().numpy()
+            yield Step(rows[going], found[going], logprobs.float().cpu().numpy()[going])
+            waiting = {talk for talk in range(len(talks)) if alive(talk)}
+            going &= (found != END) & np.array([row // draws in waiting for row in rows])
+            if not going.any() or step + 1 == config.max_tokens:
+                break
+            if 1 - going.mean() >= leave:
+                kept = torch.from_numpy(np.flatnonzero(going)).to(logits.device)
+                state, tokens, rows = state.keep(kept), tokens[kept], rows[going]
+                going = np.ones(len(rows), dtype=np.bool_)
+            logits, state = model.step(state, tokens)
 
 
 def _sampled(
@@ -220,24 +221,16 @@ def _searched(
     seeds: Sequence[int],
     alive: Callable[[int], bool],
 ) -> list[list[Written]]:
-    found: list[list[Hypothesis]] = []
-    keys = row_keys(seeds, 1, config.seed)
-    with at_rest(model):
-        for part in _together(model, len(talks)):
-
-            def waits(i: int, first: int = part.start) -> bool:
-                return alive(first + i)
-
-            with _dice(model, keys[part.start : part.stop]):
-                found += beam_search(
-                    model,
-                    talks[part.start : part.stop],
-                    beams=config.beams,
-                    longest=config.max_tokens,
-                    penalty=config.length_penalty,
-                    forbidden=config.forbidden,
-                    alive=waits,
-                )
+    with at_rest(model), _imagining(model, row_keys(seeds, 1, config.seed)):
+        found = beam_search(
+            model,
+            talks,
+            beams=config.beams,
+            longest=config.max_tokens,
+            penalty=config.length_penalty,
+            forbidden=config.forbidden,
+            alive=alive,
+        )
     return [_ranked([_written(model, h.tokens, h.logprob, h.finished, config) for h in part]) for part in found]
 
 
@@ -260,18 +253,14 @@ def _ranked(written: Sequence[Written]) -> list[Written]:
     return list(best.values())
 
 
-def _together(model: Generator, talks: int) -> list[range]:
-    """Which talks are read at once: all, or each alone where the model throws dice as it reads."""
-    size = 1 if getattr(model, "draws", False) else max(talks, 1)
-    return [range(start, min(start + size, talks)) for start in range(0, talks, size)]
-
-
 @contextmanager
-def _dice(model: Generator, keys: Keys) -> Iterator[None]:
-    """Torch's dice, thrown from the talk's key, and afterwards as if nothing had happened."""
+def _imagining(model: Generator, keys: Keys) -> Iterator[None]:
+    """What the model draws for rows comes from their keys."""
     if not getattr(model, "draws", False):
         yield
         return
-    with torch.random.fork_rng():
-        torch.manual_seed(int(keys[0] >> np.uint64(1)))
+    model.noise = RowNoise(keys)  # type: ignore[attr-defined]
+    try:
         yield
+    finally:
+        model.noise = None  # type: ignore[attr-defined]

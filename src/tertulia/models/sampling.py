@@ -8,6 +8,7 @@ drawing noise for every word of the vocabulary (Gumbel) costs ten times as much.
 Whatever is done to the distribution before a draw, the log-probability given with a token is the model's own.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ HEAD = 256
 """How many of the most probable words are looked at for a nucleus, before all of them are put in order."""
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _MASK = 2**64 - 1
+_IMAGINED = np.uint64(2**32)
+"""Far behind the steps of any turn: the numbers of words and those of latent variables are not the same."""
 
 Keys = NDArray[np.uint64]
 
@@ -42,6 +45,23 @@ def uniforms(keys: Keys, step: int) -> NDArray[np.float64]:
     """One number in [0, 1) for each key at a step; its 52 bits keep it below 1 under any scaling."""
     bits = _mixed(keys + _ODD * _one(step + 1))
     return np.asarray((bits >> np.uint64(12)) * 2.0**-52, dtype=np.float64)
+
+
+class RowNoise:
+    """Normal numbers for rows, a function of each row's key: what a row imagines is the same in any batch."""
+
+    def __init__(self, keys: Keys) -> None:
+        self.keys, self.thrown = keys, 0
+
+    def __call__(self, like: torch.Tensor) -> torch.Tensor:
+        """The next numbers of each row, as many as `like` has: (rows, n)"""
+        if len(like) != len(self.keys):
+            raise ValueError(f"{len(like)} rows cannot be thrown for with {len(self.keys)} keys")
+        places = np.arange(self.thrown, self.thrown + like.shape[1], dtype=np.uint64) + _IMAGINED
+        self.thrown += like.shape[1]
+        bits = _mixed(self.keys[:, None] + _ODD * places)
+        shares = ((bits >> np.uint64(12)) + 0.5) * 2.0**-52  # never 0 or 1
+        return torch.from_numpy(shares).mul_(2).sub_(1).erfinv_().mul_(math.sqrt(2)).to(like)
 
 
 def draw(

@@ -12,7 +12,7 @@ What `nll` gives is a bound; `importance_nll` comes the closer to the likelihood
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -94,6 +94,8 @@ class VHRED(HRED):
     config_type = VHREDConfig
     draws = True
     """Where this is False, latent variables are their means, and a turn depends on what was said alone."""
+    noise: Callable[[torch.Tensor], torch.Tensor] | None = None
+    """Where this is given, what is imagined before a turn is written comes from it; else from torch's own dice."""
 
     def __init__(self, config: VHREDConfig, tokenizer: Tokenizer, *, conversation: int = 0) -> None:
         super().__init__(config, tokenizer, conversation=conversation, latent=config.latent)
@@ -145,8 +147,12 @@ class VHRED(HRED):
         return layout.owner[layout.window]
 
     def _drawn(self, known: Gaussian, dice: torch.Generator | None) -> torch.Tensor:
-        """A draw by some dice, or by torch's own where drawing is not left off."""
-        return known.draw(dice) if self.draws or dice is not None else known.mean
+        """A draw by some dice, by the noise that is there, or by torch's own dice; none where drawing is left off."""
+        if dice is None and not self.draws:
+            return known.mean
+        if dice is None and self.noise is not None:
+            return known.mean + known.std * self.noise(known.mean)
+        return known.draw(dice)
 
     def _imagine(self, seeds: torch.Tensor, said: torch.Tensor, dice: torch.Generator | None) -> Imagined:
         prior: Gaussian = self.prior(seeds)
