@@ -262,7 +262,7 @@ def test_given_replies_are_ranked_by_likelihood(model: Table, score: str) -> Non
     assert bot.score([], []) == []
     many = bot.score(ASKS[:1], [["i have a dog ."] * 150])
     assert many[0] == pytest.approx([found[0][0]] * 150, abs=1e-6)
-    assert max(model.batches) == 64
+    assert model.batches == [6, 1]  # many for one are read once
 
 
 def test_latent_variables_are_at_their_means_while_ranking(model: Table) -> None:

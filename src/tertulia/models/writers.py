@@ -3,8 +3,9 @@
 A row points at the model's class, which has `load(folder)`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -13,6 +14,7 @@ import torch
 from tertulia.core.registry import Registry
 from tertulia.models.checkpoint import Manifest, read_manifest
 from tertulia.models.generator import Generator, Talk
+from tertulia.models.tokenizer import END
 
 WRITERS = Registry("model that writes", "tertulia.writers")
 
@@ -30,6 +32,10 @@ WRITERS.add("evolved", "tertulia.models.evolved_transformer:EvolvedTransformer",
 
 AT_ONCE = 64
 """Talks whose likelihood is asked for at once."""
+ROWS_AT_ONCE = 512
+"""Replies to one conversation that are gone through side by side."""
+SHARED = 4
+"""So many replies to one conversation, and it is read once for all of them."""
 
 
 def load_writer(folder: Path) -> tuple[Generator, Manifest]:
@@ -43,19 +49,69 @@ def load_writer(folder: Path) -> tuple[Generator, Manifest]:
 def log_likelihoods(model: Generator, talks: Sequence[Talk], *, score: Literal["mean", "sum"] = "mean") -> list[float]:
     """How probable the last turn of each talk is, given all before it: log P of a token, or of the whole turn.
 
-    Talks of like length go together. Latent variables are taken at their means: the same talk has the same value in any
+    Talks that are alike but for their last turn are read once, and the turns gone through side by side. Of the others
+    those of like length go together. Latent variables are taken at their means: the same talk has the same value in any
     batch (for such models it is a bound's estimate, not the likelihood itself).
     """
-    order = sorted(range(len(talks)), key=lambda i: sum(map(len, talks[i].texts)))
-    found = [0.0] * len(talks)
+    found = [(0.0, 0)] * len(talks)
+    alike: dict[Talk, list[int]] = {}
+    for i, talk in enumerate(talks):
+        alike.setdefault(replace(talk, turns=talk.turns[:-1], own=talk.own[:-1]), []).append(i)
+    if getattr(model, "draws", False):
+        alike = {}  # what such a model says of a given turn, it does not say step by step
+    shared = {
+        context: places
+        for context, places in alike.items()
+        if len(places) >= SHARED and all(talks[i].own[-1] for i in places)
+    }
+    for some in _groups(sorted(shared, key=lambda context: sum(map(len, context.texts))), shared):
+        places = [i for context in some for i in shared[context]]
+        rows = [row for row, context in enumerate(some) for _ in shared[context]]
+        for i, told in zip(places, _stepped(model, some, rows, [talks[i].turns[-1] for i in places]), strict=True):
+            found[i] = told
+    done = {i for places in shared.values() for i in places}
+    order = sorted((i for i in range(len(talks)) if i not in done), key=lambda i: sum(map(len, talks[i].texts)))
     with _at_means(model):
         for start in range(0, len(order), AT_ONCE):
             part = order[start : start + AT_ONCE]
             nll = model.nll([talks[i] for i in part], scored="last")
-            values = -nll.total.double() / (nll.tokens.clamp(min=1) if score == "mean" else 1)
-            for i, value in zip(part, values.tolist(), strict=True):
-                found[i] = value
-    return found
+            for i, total, count in zip(part, nll.total.tolist(), nll.tokens.tolist(), strict=True):
+                found[i] = (total, count)
+    return [-total / (max(1, count) if score == "mean" else 1) for total, count in found]
+
+
+def _groups(contexts: Sequence[Talk], places: Mapping[Talk, Sequence[int]]) -> Iterator[list[Talk]]:
+    """Conversations with about so many replies that they can be gone through side by side."""
+    some: list[Talk] = []
+    for context in contexts:
+        if some and sum(len(places[one]) for one in (*some, context)) > ROWS_AT_ONCE:
+            yield some
+            some = []
+        some.append(context)
+    if some:
+        yield some
+
+
+def _stepped(
+    model: Generator, contexts: Sequence[Talk], rows: Sequence[int], replies: Sequence[str]
+) -> list[tuple[float, int]]:
+    """How improbable each reply is in its context, and how many tokens it has; a reply leaves at its end."""
+    targets = [(*model.tokenizer.encode(reply), END) for reply in replies]
+    totals = torch.zeros(len(replies), dtype=torch.double)
+    logits, state = model.step(model.start(contexts), None)
+    kept = torch.tensor(rows, device=logits.device)
+    logits, state, left = logits[kept], state.keep(kept), list(range(len(replies)))
+    for place in range(max(map(len, targets))):
+        tokens = torch.tensor([targets[row][place] for row in left], device=logits.device)
+        totals[left] -= logits.float().log_softmax(-1).gather(1, tokens[:, None])[:, 0].double().cpu()
+        still = [k for k, row in enumerate(left) if place + 1 < len(targets[row])]
+        if not still:
+            break
+        if len(still) < len(left):
+            kept = torch.tensor(still, device=logits.device)
+            left, state, tokens = [left[k] for k in still], state.keep(kept), tokens[kept]
+        logits, state = model.step(state, tokens)
+    return list(zip(totals.tolist(), map(len, targets), strict=True))
 
 
 @contextmanager
