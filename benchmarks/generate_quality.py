@@ -31,12 +31,15 @@ class Row(NamedTuple):
     name: str
     config: str
     paper: tuple[str, str, str] = ("", "", "")
+    more: tuple[Setting, ...] = ()
+    """Further settings that it was trained for."""
 
 
 ROWS = (
     Row("LSTM", "personachat-seq2seq", ("38.08", "40.53", "40.65")),
     Row("Transformer", "personachat-transformer"),
     Row("Evolved Transformer", "personachat-evolved"),
+    Row("Evolved, both", "personachat-evolved-both", more=(Setting("their"), Setting("both"))),
 )
 
 
@@ -72,14 +75,17 @@ def table(rows: list[Row], args: argparse.Namespace) -> dict[str, float]:
         folder, line = trained(row, args)
         took.append(line)
         cells = []
-        for setting in SETTINGS:
+        for setting in (*SETTINGS, *row.more):
             found = judge_perplexity(str(folder), dialogues, setting=setting, speaker="second", seed=args.seed)
             figure = found["perplexity"]
             cells.append(f"{figure.value:.2f} [{figure.low:.2f}, {figure.high:.2f}]")
             key = f"{row.name} {setting}".lower().replace(",", "").replace(" ", "_")
             figures |= {key: figure.value, f"{key}_low": figure.low, f"{key}_high": figure.high}
             figures[f"{key}_per_token"] = found["perplexity per token"].value
-        print(f"{row.name:<22}" + "".join(f"{c:>24}" for c in cells) + f"   {' / '.join(row.paper)}", flush=True)
+        said = "".join(f"{cell:>24}" for cell in cells[: len(SETTINGS)])
+        print(f"{row.name:<22}{said}   {' / '.join(row.paper)}", flush=True)
+        for setting, cell in zip(row.more, cells[len(SETTINGS) :], strict=True):
+            print(f"{'':<22}{setting}: {cell}", flush=True)
     words = sum(sum(t.own) for d in dialogues for t in talks_of(d, "none", "second"))
     print(f"n = {words} turns of the second speaker in {len(dialogues)} dialogues; punctuation and ends of turns count")
     print("as words; a word that a model of words does not know counts as its mark for unknown words.")

@@ -22,6 +22,7 @@ BLOCKS = {"d_model": 32, "heads": 2, "longest": 256}
 TINY: Mapping[str, dict[str, Any]] = {
     "personachat-transformer": {**BLOCKS, "decoder_layers": 1},
     "personachat-evolved": {**BLOCKS, "decoder_blocks": 1},
+    "personachat-evolved-both": {**BLOCKS, "decoder_blocks": 1},
     "personachat-seq2seq": {"dim": 16, "hidden": 24, "encoder": False},
     "personachat-profile-memory-writer": {"dim": 16, "hidden": 24},
 }

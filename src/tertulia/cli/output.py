@@ -55,7 +55,7 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, title:
     """A table for people; cells are text, never markup."""
     table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for i, name in enumerate(head):
-        table.add_column(name, justify="right" if i else "left")
+        table.add_column(name, justify="right" if i else "left", overflow="fold")  # a name cut short may be any name
     for row in rows:
         table.add_row(*(Text(str(cell)) for cell in row))
     out.print(table)
