@@ -4,7 +4,8 @@ Both models are random, which costs what trained ones cost: width 256, 4 heads, 
 20 samples of exactly 20 tokens after contexts of exactly 128 tokens, drawn from the whole distribution at temperature
 1. Ours is timed from text to ranked turns (`decode`: tokens, encoder, samples, own log-probabilities, texts, ranking);
 Hugging Face's from token numbers to token numbers and scores, with which nobody has ranked anything yet. They
-alternate; figures are medians. The stream model, whose decoder reads the context itself, is there for information.
+alternate; figures are medians. The stream model, whose decoder reads the context itself, is there for information, and
+so are the products of matrices alone that ours cannot do without: what would be left if all else took no time.
 """
 
 import argparse
@@ -108,6 +109,37 @@ def ours(model: BlockGenerator[TransformerConfig], contexts: Sequence[Talk], sam
     assert all(turn.count == NEW for part in found for turn in part)
 
 
+def products(contexts: int) -> Callable[[], None]:
+    """The matrices of encoder, memory, steps and logits, multiplied with as many rows as they have to be."""
+
+    def layer(*shapes: tuple[int, int]) -> list[torch.Tensor]:
+        return [torch.randn(shape) for shape in shapes]
+
+    own, beside = ((WIDTH, 3 * WIDTH), (WIDTH, WIDTH)), ((WIDTH, WIDTH), (WIDTH, WIDTH))
+    wide = ((WIDTH, 4 * WIDTH), (4 * WIDTH, WIDTH))
+    reading = [layer(*own, *wide) for _ in range(LAYERS)] + [layer((WIDTH, 2 * WIDTH)) for _ in range(LAYERS)]
+    writing = [layer(*own, *beside, *wide) for _ in range(LAYERS)]
+    logits = layer((WIDTH, VOCABULARY))
+    inputs = {
+        (rows, width): torch.randn(rows, width)
+        for rows in (CONTEXT * contexts, SAMPLES * contexts)
+        for width in (WIDTH, 4 * WIDTH)
+    }
+
+    @torch.inference_mode()
+    def multiply() -> None:
+        for rows, layers, times in (
+            (CONTEXT * contexts, reading, 1),
+            (SAMPLES * contexts, [*writing, logits], NEW - 1),
+        ):
+            for _ in range(times):
+                for matrices in layers:
+                    for matrix in matrices:
+                        inputs[rows, len(matrix)] @ matrix
+
+    return multiply
+
+
 def alternated(calls: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:
     """Median CPU seconds of each call; one more round comes first, and is not counted."""
     taken: dict[str, list[float]] = {name: [] for name in calls}
@@ -148,6 +180,7 @@ def main() -> None:
             "hf": lambda: theirs(other, ids[:1]),
             "pair_single": lambda: ours(pair, contexts[:1], 1),
             "stream": lambda: ours(stream, contexts[:1], SAMPLES),
+            "products": products(1),
         },
         rounds,
     )
@@ -157,6 +190,7 @@ def main() -> None:
             "hf": lambda: theirs(other, ids),
             "pair_single": lambda: ours(pair, contexts, 1),
             "stream": lambda: ours(stream, contexts, SAMPLES),
+            "products": products(MANY),
         },
         of_many,
     )
@@ -172,11 +206,13 @@ def report(one: dict[str, float], many: dict[str, float], rounds: int, of_many: 
         ("pair_single", "encoder-decoder, 1 sample"),
         ("hf", f"Hugging Face BART, {SAMPLES} samples"),
         ("stream", f"stream model, {SAMPLES} samples"),
+        ("products", "the first one's matrices alone"),
     ):
         print(f"{label:<38}{one[name] * 1e3:>12.1f}{many[name] * 1e3:>13.1f}")
     figures = {f"{name}_ms": seconds * 1e3 for name, seconds in one.items()}
     figures |= {f"{name}_batch_ms": seconds * 1e3 for name, seconds in many.items()}
     figures |= {"share_one": one["pair"] / one["hf"], "share_batch": many["pair"] / many["hf"]}
+    figures |= {"floor_one": one["products"] / one["hf"], "floor_batch": many["products"] / many["hf"]}
     figures |= {"samples_cost": one["pair"] / one["pair_single"]}
     for name, label, aim in (
         ("share_one", "share of Hugging Face's time, one", ONE),
