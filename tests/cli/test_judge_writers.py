@@ -67,7 +67,7 @@ def test_samples_for_people_and_as_json(tertulia: Tertulia, run: Path, tmp_path:
     [
         (("perplexity",), "runs"),
         (("perplexity", "nowhere"), "not the folder of a finished training run"),
-        (("perplexity", "nowhere", "--persona", "their"), "persona"),
+        (("perplexity", "nowhere", "--persona", "nobody"), "persona"),
         (("samples", "nowhere"), "no prompt to answer"),
         (("samples", "nowhere", "--prompt", "hi"), "not the folder of a finished training run"),
     ],

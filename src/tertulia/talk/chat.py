@@ -14,7 +14,7 @@ def chat_messages(dialogue: Dialogue, speaker: str, instructions: str = "") -> l
     A system text given verbatim (meta "system") is used as it is; else the personas that are there and the instructions
     make one: who asks decides what a bot may know of the other.
 
-    >>> from tertulia.core.dialogue import Turn
+    >>> from tertulia.core.dialogue import Persona, Turn
     >>> turns = (Turn("ana", "hi"), Turn("ana", "there?"), Turn("bot", "yes"))
     >>> d = Dialogue("d", turns, {"bot": Persona(("I sail.",))})
     >>> [(m["role"], m["content"]) for m in chat_messages(d, "bot")]
