@@ -68,9 +68,17 @@ def test_many_turns_after_one_conversation_are_as_probable_as_one_by_one(name: s
 def test_a_conversation_is_read_once_for_all_of_its_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     model = made("transformer")
     read: list[Talk] = []
-    start = model.start
+    rows: list[int] = []
+    start, step = model.start, model.step
     monkeypatch.setattr(model, "start", lambda talks: (read.extend(talks), start(talks))[1])
+    monkeypatch.setattr(
+        model, "step", lambda state, last: (last is None or rows.append(len(last)), step(state, last))[1]
+    )
     monkeypatch.setattr("tertulia.models.writers.ROWS_AT_ONCE", 10)
     sums = log_likelihoods(model, [c.said(reply) for c in CONTEXTS for reply in REPLIES], score="sum")
     assert sorted(read, key=repr) == sorted(CONTEXTS, key=repr)
+    assert max(rows) <= 10
+    monkeypatch.setattr("tertulia.models.writers.ROWS_AT_ONCE", 3)
+    again = log_likelihoods(model, [c.said(reply) for c in CONTEXTS for reply in REPLIES], score="sum")
+    assert again == pytest.approx(sums, abs=1e-4)
     assert sums[0] < sums[1]  # every word costs something

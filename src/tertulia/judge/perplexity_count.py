@@ -69,8 +69,7 @@ def told_of(dialogues: Sequence[Dialogue], setting: Setting, speaker: str | None
     for dialogue in dialogues:
         shown = _revised(dialogue) if setting.wording == "revised" else dialogue
         for talk in talks_of(shown, setting.whose, speaker):
-            wanted = {"none": (), "own": (talk.persona,), "their": (talk.partner,)}
-            if all(wanted.get(setting.whose, (talk.persona, talk.partner))):
+            if all(setting.of(talk.persona, talk.partner)):
                 found.append(Told(dialogue.id, talk))
     return found
 

@@ -8,7 +8,7 @@ bot is shown of personas; a bot is judged in each of them on the replies that ha
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from pydantic import BeforeValidator, Field
@@ -76,6 +76,9 @@ class RankConfig(RankSettings):
     """Also write a report to this file, as HTML."""
 
 
+T = TypeVar("T")
+
+
 class Setting(NamedTuple):
     """What a bot is shown of personas."""
 
@@ -87,9 +90,15 @@ class Setting(NamedTuple):
 
     def fits(self, exchange: Exchange) -> bool:
         """Whether the exchange has the personas to be shown, in that wording."""
-        asked = {"none": (), "own": (exchange.persona,), "their": (exchange.partner,)}
-        both = (exchange.persona, exchange.partner)
-        return all(_sentences(persona, self.wording) for persona in asked.get(self.whose, both))
+        return all(_sentences(persona, self.wording) for persona in self.of(exchange.persona, exchange.partner))
+
+    def of(self, own: T, their: T) -> tuple[T, ...]:
+        """Which of the two are shown.
+
+        >>> Setting("their").of(1, 2), Setting("both").of(1, 2), Setting().of(1, 2)
+        ((2,), (1, 2), ())
+        """
+        return {"none": (), "own": (own,), "their": (their,), "both": (own, their)}[self.whose]
 
     def ask(self, exchange: Exchange, *, seed: int) -> Ask:
         """What the bot is asked."""

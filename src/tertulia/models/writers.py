@@ -33,7 +33,7 @@ WRITERS.add("evolved", "tertulia.models.evolved_transformer:EvolvedTransformer",
 AT_ONCE = 64
 """Talks whose likelihood is asked for at once."""
 ROWS_AT_ONCE = 512
-"""Replies to one conversation that are gone through side by side."""
+"""Replies that are gone through side by side."""
 SHARED = 4
 """So many replies to one conversation, and it is read once for all of them."""
 
@@ -56,18 +56,14 @@ def log_likelihoods(model: Generator, talks: Sequence[Talk], *, score: Literal["
     found = [(0.0, 0)] * len(talks)
     alike: dict[Talk, list[int]] = {}
     for i, talk in enumerate(talks):
-        alike.setdefault(replace(talk, turns=talk.turns[:-1], own=talk.own[:-1]), []).append(i)
-    if getattr(model, "draws", False):
-        alike = {}  # what such a model says of a given turn, it does not say step by step
-    shared = {
-        context: places
-        for context, places in alike.items()
-        if len(places) >= SHARED and all(talks[i].own[-1] for i in places)
-    }
-    for some in _groups(sorted(shared, key=lambda context: sum(map(len, context.texts))), shared):
-        places = [i for context in some for i in shared[context]]
-        rows = [row for row, context in enumerate(some) for _ in shared[context]]
-        for i, told in zip(places, _stepped(model, some, rows, [talks[i].turns[-1] for i in places]), strict=True):
+        if talk.own[-1] and not hasattr(model, "draws"):  # step by step, a latent variable knows nothing of the turn
+            alike.setdefault(replace(talk, turns=talk.turns[:-1], own=talk.own[:-1]), []).append(i)
+    shared = {context: places for context, places in alike.items() if len(places) >= SHARED}
+    for some in _groups(shared):
+        places = [i for _, part in some for i in part]
+        rows = [row for row, (_, part) in enumerate(some) for _ in part]
+        contexts, replies = [context for context, _ in some], [talks[i].turns[-1] for i in places]
+        for i, told in zip(places, _stepped(model, contexts, rows, replies), strict=True):
             found[i] = told
     done = {i for places in shared.values() for i in places}
     order = sorted((i for i in range(len(talks)) if i not in done), key=lambda i: sum(map(len, talks[i].texts)))
@@ -80,14 +76,16 @@ def log_likelihoods(model: Generator, talks: Sequence[Talk], *, score: Literal["
     return [-total / (max(1, count) if score == "mean" else 1) for total, count in found]
 
 
-def _groups(contexts: Sequence[Talk], places: Mapping[Talk, Sequence[int]]) -> Iterator[list[Talk]]:
-    """Conversations with about so many replies that they can be gone through side by side."""
-    some: list[Talk] = []
-    for context in contexts:
-        if some and sum(len(places[one]) for one in (*some, context)) > ROWS_AT_ONCE:
-            yield some
-            some = []
-        some.append(context)
+def _groups(shared: Mapping[Talk, Sequence[int]]) -> Iterator[list[tuple[Talk, Sequence[int]]]]:
+    """Conversations of like length, each with some of its replies, as many as can be gone through side by side."""
+    some: list[tuple[Talk, Sequence[int]]] = []
+    for context in sorted(shared, key=lambda talk: sum(map(len, talk.texts))):
+        for start in range(0, len(shared[context]), ROWS_AT_ONCE):
+            part = shared[context][start : start + ROWS_AT_ONCE]
+            if sum(len(places) for _, places in some) + len(part) > ROWS_AT_ONCE:
+                yield some
+                some = []
+            some.append((context, part))
     if some:
         yield some
 
