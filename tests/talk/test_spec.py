@@ -82,6 +82,13 @@ def test_unknown_bots_and_options_suggest_the_near_ones() -> None:
         make_bot("tfidf?persona_weight=-1")
 
 
+def test_a_training_that_was_broken_off_says_how_to_go_on(tmp_path: Path) -> None:
+    (tmp_path / "run" / "partial").mkdir(parents=True)
+    with pytest.raises(UsageError, match="holds no finished bot") as told:
+        make_bot(str(tmp_path / "run"))
+    assert "--resume" in (told.value.hint or "")
+
+
 def test_bots_that_take_nothing_after_a_colon() -> None:
     with pytest.raises(UsageError, match="'generic' takes nothing after a colon, not 'x'"):
         make_bot("generic:x")

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlencode
 
 from tertulia.core.config import validate
-from tertulia.core.errors import UsageError
+from tertulia.core.errors import UnknownName, UsageError
 from tertulia.talk.bot import Bot, BotFactory
 from tertulia.talk.table import BOTS
 
@@ -56,12 +56,25 @@ def parse_spec(text: str) -> BotSpec:
 def make_bot(spec: str | BotSpec) -> Bot:
     """The bot a specification stands for, ready to answer."""
     parsed = parse_spec(spec) if isinstance(spec, str) else spec
-    factory: type[BotFactory] = BOTS.get(parsed.name)
+    factory = _factory(parsed.name)
     if parsed.target and not factory.target_help:
         raise UsageError(f"The bot {parsed.name!r} takes nothing after a colon, not {parsed.target!r}.")
     options = validate(factory.Options, parsed.options, where=f"the bot {parsed.name!r}")
     bot: Bot = factory.build(parsed.target, options)  # type: ignore[assignment]
     return bot
+
+
+def _factory(name: str) -> type[BotFactory]:
+    try:
+        found: type[BotFactory] = BOTS.get(name)
+    except UnknownName:
+        if not Path(name).is_dir():
+            raise
+        raise UsageError(
+            f"The folder {name} holds no finished bot.",
+            hint=f"A training that was broken off goes on with `tertulia train RECIPE.toml --out {name} --resume`.",
+        ) from None
+    return found
 
 
 def _is_artefact(path: str) -> bool:
