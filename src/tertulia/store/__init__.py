@@ -1,9 +1,26 @@
-"""Everything that is SQL: conversations and turns, kept for good, in SQLite or PostgreSQL.
+"""Everything that is SQL. A `Database` is SQLite or PostgreSQL; the stores keep things in it.
 
-`Store` is the door; what comes out of it are the frozen values of `records`.
+`ConversationStore` keeps conversations, `StudyStore` studies with people, `AccountStore` the accounts of researchers.
+What comes out of a store are the frozen values of `records` and `study_records`.
 """
 
-from tertulia.store.records import UNSET, Conversation, ConversationLine, NotFound, Said, StoredTurn
-from tertulia.store.store import Store
+from tertulia.store.accounts import AccountStore
+from tertulia.store.conversations import ConversationStore
+from tertulia.store.database import Database
+from tertulia.store.listener import Notices
+from tertulia.store.records import UNSET, Conversation, ConversationSummary, NotFound, StoredExchange, StoredTurn
+from tertulia.store.studies import StudyStore
 
-__all__ = ["UNSET", "Conversation", "ConversationLine", "NotFound", "Said", "Store", "StoredTurn"]
+__all__ = [
+    "UNSET",
+    "AccountStore",
+    "Conversation",
+    "ConversationStore",
+    "ConversationSummary",
+    "Database",
+    "NotFound",
+    "Notices",
+    "StoredExchange",
+    "StoredTurn",
+    "StudyStore",
+]

@@ -1,251 +1,490 @@
-"""The SQL: each function is one unit of work on a connection whose transaction somebody else begins and commits.
+"""Conversations and their turns. Every method is one transaction, and returns only when its changes are on disk.
 
-Those that write take the lock of the conversation's row first and touch its turns only after that, so that requests to
-one conversation queue up instead of clashing (SQLite locks the whole database anyway).
+Methods that write lock the conversation's row first and touch its turns only after that, so that requests to one
+conversation queue up instead of deadlocking (SQLite locks the whole database anyway). A message reads and writes a
+fixed number of rows, however long the conversation is.
 """
 
-from collections.abc import Sequence
-from dataclasses import fields, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple, get_args
 from uuid import uuid4
 
-from sqlalchemy import Connection, Row, bindparam, delete, exists, false, func, insert, null, or_, select, update
+from sqlalchemy import Connection, Row
 from sqlalchemy.exc import IntegrityError
 
-from tertulia.core.codec import persona_from_json, persona_to_json
+from tertulia.core.codec import persona_to_json
 from tertulia.core.dialogue import Json, Persona
 from tertulia.core.errors import TertuliaError, UsageError
 from tertulia.core.text import squash
-from tertulia.store.records import UNSET, Conversation, ConversationLine, Ending, NotFound, Said, StoredTurn, Unset
-from tertulia.store.schema import ABANDONED, IS_PENDING, PENDING, conversations, turns
+from tertulia.store import statements as sql
+from tertulia.store.context_cache import ContextCache, Version
+from tertulia.store.database import Database
+from tertulia.store.leases import Heartbeat, Leases
+from tertulia.store.listener import TurnListener, notify
+from tertulia.store.records import (
+    UNSET,
+    Conversation,
+    ConversationSummary,
+    FinalStatus,
+    NotFound,
+    StoredExchange,
+    StoredTurn,
+    Unset,
+)
+from tertulia.store.revisions import Revisions, latest_attempt
+from tertulia.store.statements import owned_row, read_conversation, read_turns, touch, turn_record, turn_row
+from tertulia.store.validation import check_id, check_names, check_text, json_value
 
 TITLE_LENGTH = 60
-ABANDONED_ERROR = "The server stopped before this reply was finished."
+MAX_POSITION = 2**31 - 1
+Admit = Callable[[Conversation], None]
+"""Called with the conversation before a message is added to it; raises to refuse the message."""
 
-# Statements are built once, and turns selected in the order of `StoredTurn`'s fields: at a thousand messages a second
-# it is Python, not the disk, that takes the time.
-_C, _T = conversations.c, turns.c
-_NAMES = [field.name for field in fields(StoredTurn)]
-_COLUMNS = [_T[name] for name in _NAMES]
-_STATUS = _COLUMNS.index(_T.status)
-_WAITS = or_(_T.status == PENDING, _T.status == ABANDONED)
-
-_OWNED = select(conversations).where(_C.id == bindparam("id"), _C.owner == bindparam("owner"))
-_OWNED_LOCKED = _OWNED.with_for_update()
-_HISTORY = select(*_COLUMNS).where(_T.conversation == bindparam("id")).order_by(_T.position, _T.attempt)
-_CURRENT = _HISTORY.where(_T.current)
-_SAID_OR_KEY = (  # without `reply`, which is by far the largest part and says nothing to a bot
-    select(*(null() if column is _T.reply else column for column in _COLUMNS), _T.key)
-    .where(_T.conversation == bindparam("id"), or_(_T.current, _T.key == bindparam("key")))
-    .order_by(_T.position)
-)
-_AT = _HISTORY.where(_T.position == bindparam("position"), _T.attempt == bindparam("attempt"))
-_BY_ID = select(*_COLUMNS).where(_T.id == bindparam("turn"))
-_ADD = insert(turns)
-_TOUCH = update(conversations).where(_C.id == bindparam("conversation"))
-_TOUCH_OF_TURN = update(conversations).where(
-    _C.id == select(_T.conversation).where(_T.id == bindparam("turn"), _WAITS).scalar_subquery()
-)
-_FINISH = update(turns).where(_T.id == bindparam("turn"), _WAITS).returning(*_COLUMNS)
+AdmitTurn = Callable[[Sequence[StoredTurn]], None]
+"""Called with the current turns before another one is added to them; raises to refuse it."""
 
 
-def create(
-    connection: Connection, conversation: str | None, owner: str, *, bot: str, persona: Persona | None, title: str
-) -> Conversation:
-    """Add a conversation without turns."""
-    now = datetime.now(UTC)
-    made = Conversation(conversation or uuid4().hex, owner, title, bot, persona, now, now)
-    row = {"id": made.id, "owner": owner, "title": title, "bot": bot, "persona": _persona_json(persona)}
-    try:
-        connection.execute(insert(conversations), row | {"places": 0, "created": now, "updated": now})
-    except IntegrityError:
-        raise UsageError(
-            f"There is a conversation {made.id!r} already.", hint="Leave the id out to get a new one."
-        ) from None
-    return made
+class _Added(NamedTuple):
+    """What adding to a conversation gave, and what can be cached once it is committed."""
+
+    exchange: StoredExchange
+    version: Version
+    settled: Sequence[StoredTurn]
 
 
-def head(connection: Connection, conversation: str, owner: str) -> Conversation:
-    """A conversation without its turns: who talks, and as whom."""
-    row = _owned(connection, conversation, owner)
-    persona = None if row.persona is None else persona_from_json(row.persona)
-    return Conversation(row.id, row.owner, row.title, row.bot, persona, row.created, row.updated, ())
+class ConversationStore(Revisions):
+    """The conversations in a database, each visible to its owner only."""
+
+    def __init__(self, database: Database, *, leases: Leases | None = None) -> None:
+        super().__init__(database)
+        self._leases = leases or Leases(database)
+        self._contexts = ContextCache()
+
+    def create(
+        self,
+        owner: str,
+        bot: str,
+        persona: Persona | None = None,
+        title: str = "",
+        id: str | None = None,  # noqa: A002 - an id is called id everywhere
+    ) -> Conversation:
+        """Add a conversation without turns."""
+        check_names(owner=owner, bot=bot, id=id)
+        check_text(title, "title")
+        now = datetime.now(UTC)
+        new = Conversation(id or uuid4().hex, owner, title, bot, persona, now, now)
+        row = {"id": new.id, "owner": owner, "title": title, "bot": bot, "persona": _persona_json(persona)}
+        row |= {"next_position": 0, "created": now, "updated": now}
+
+        def add(connection: Connection) -> Conversation:
+            try:
+                connection.execute(sql.ADD_CONVERSATION, row)
+            except IntegrityError:
+                raise UsageError(
+                    f"A conversation {new.id!r} exists already.", hint="Omit the id to get a new one."
+                ) from None
+            return new
+
+        return self._database.write(add)
+
+    def summaries(self, owner: str, *, limit: int = 100, before: str | None = None) -> list[ConversationSummary]:
+        """The owner's conversations, the most recently updated first: the first ones, or those that follow `before`.
+
+        `before` is the id of the last conversation of the previous page.
+        """
+        check_names(owner=owner)
+        check_id(before or "", "conversation")
+        _check_limit(limit)
+
+        def read(connection: Connection) -> list[ConversationSummary]:
+            values: dict[str, Any] = {"owner": owner, "limit": limit}
+            if before is None:
+                return [ConversationSummary(*row) for row in connection.execute(sql.SUMMARIES, values)]
+            values |= {"id": before, "updated": owned_row(connection, before, owner).updated}
+            return [ConversationSummary(*row) for row in connection.execute(sql.SUMMARIES_BEFORE, values)]
+
+        return self._database.read(read)
+
+    def get(self, id: str, owner: str, *, history: bool = False) -> Conversation:  # noqa: A002
+        """A conversation with its current turns; with `history`, also those that were replaced or undone."""
+        check_names(owner=owner)
+        check_id(id, "conversation")
+        return self._database.read(partial(read_conversation, id=id, owner=owner, history=history))
+
+    def head(self, id: str, owner: str) -> Conversation:  # noqa: A002
+        """A conversation without its turns, which costs one row."""
+        check_names(owner=owner)
+        check_id(id, "conversation")
+        return self._database.read(lambda c: sql.head_record(owned_row(c, id, owner)))
+
+    def turns(
+        self, conversation: str, owner: str, *, limit: int = 200, before: int | None = None
+    ) -> tuple[StoredTurn, ...]:
+        """The last current turns in order, at most `limit`: of all, or of those at positions below `before`."""
+        check_names(owner=owner)
+        check_id(conversation, "conversation")
+        _check_limit(limit)
+        position = MAX_POSITION if before is None else max(0, min(before, MAX_POSITION))
+
+        def read(connection: Connection) -> tuple[StoredTurn, ...]:
+            owned_row(connection, conversation, owner)
+            return read_turns(connection, sql.LAST_TURNS, id=conversation, before=position, limit=limit)[::-1]
+
+        return self._database.read(read)
+
+    def last_reply(self, id: str, owner: str) -> StoredTurn | None:  # noqa: A002
+        """The bot's last current turn, if there is one."""
+        check_names(owner=owner)
+        check_id(id, "conversation")
+
+        def read(connection: Connection) -> StoredTurn | None:
+            owned_row(connection, id, owner)
+            return next(iter(read_turns(connection, sql.LAST_REPLY, id=id)), None)
+
+        return self._database.read(read)
+
+    def owners(self) -> list[str]:
+        """Everyone who has conversations, for the operator's export."""
+        return list(self._database.read(lambda c: c.scalars(sql.OWNERS).all()))
+
+    def export(self, owner: str, *, history: bool = False) -> Iterator[Conversation]:
+        """The owner's conversations, the oldest first, each read when the iterator gets to it."""
+        check_names(owner=owner)
+        for id_ in self._database.read(lambda c: c.scalars(sql.IDS_OF_OWNER, {"owner": owner}).all()):
+            with suppress(NotFound):  # erased in the meantime
+                yield self.get(id_, owner, history=history)
+
+    def update(
+        self,
+        id: str,  # noqa: A002
+        owner: str,
+        *,
+        bot: str | None = None,
+        persona: Persona | Unset | None = UNSET,
+        title: str | None = None,
+    ) -> Conversation:
+        """Change what is given; a persona of None removes the persona."""
+        check_names(owner=owner, bot=bot)
+        check_id(id, "conversation")
+        check_text(title or "", "title")
+        changes: dict[str, Any] = {} if persona is UNSET else {"persona": _persona_json(persona)}
+        changes |= {name: value for name, value in (("bot", bot), ("title", title)) if value is not None}
+
+        def change(connection: Connection) -> Conversation:
+            owned_row(connection, id, owner, lock=True)
+            if changes:
+                touch(connection, id, **changes)
+            return read_conversation(connection, id, owner)
+
+        return self._database.write(change)
+
+    def say(
+        self,
+        id: str,  # noqa: A002
+        owner: str,
+        text: str,
+        *,
+        key: str,
+        bot: str | None = None,
+        admit: Admit | None = None,
+    ) -> StoredExchange:
+        """Add the user's turn, and after it the pending one of the bot (the conversation's own), which `finish` ends.
+
+        The key identifies the request: if it was used before, nothing is added and the same two turns come back.
+        """
+        check_text(text, "message")
+
+        def add(connection: Connection, row: Row[Any], current: Sequence[StoredTurn]) -> _Added:
+            now, position = datetime.now(UTC), row.next_position
+            user = StoredTurn(uuid4().hex, id, position, "user", text, now, "done")
+            reply = StoredTurn(uuid4().hex, id, position + 1, "bot", "", now, "pending", bot or row.bot)
+            connection.execute(sql.ADD_TURNS, [turn_row(user, key=key), turn_row(reply, server=self._leases.server)])
+            title, count = row.title or title_from(text), row.turn_count + 2
+            touch(connection, id, title=title, next_position=position + 2, turn_count=count)
+            exchange = StoredExchange(user, reply, True, sql.head_record(row), tuple(current))
+            return _Added(exchange, Version(row.created, row.revision), (*current, user))
+
+        return self._add(id, owner, key, bot, admit, add)
+
+    def add_turn(
+        self, conversation: str, speaker: str, text: str, *, key: str, admit: AdmitTurn | None = None
+    ) -> StoredTurn:
+        """Add a finished turn, without a reply to it: of a person who talks with another one, or a bot's opening.
+
+        Checks no owner: the caller knows that the speaker is a member. The speaker's key identifies the request, as in
+        `say`; the same key with another text is refused. `admit` gets the current turns, and raises to refuse.
+        """
+        check_names(speaker=speaker, key=key)
+        check_text(text, "message")
+        check_id(conversation, "conversation")
+        own_key = f"{speaker}:{key}"  # two people may well choose the same key
+
+        def add(connection: Connection) -> StoredTurn:
+            row = connection.execute(sql.HEAD_LOCKED, {"id": conversation}).one_or_none()
+            if row is None:
+                raise NotFound("conversation")
+            current, keyed = _current_and_keyed(connection, conversation, own_key, ())
+            if keyed is not None:
+                if keyed.text != text:
+                    raise UsageError("This key was used for another message.", hint="Use a new key for each message.")
+                return keyed
+            if admit is not None:
+                admit(current)
+            turn = StoredTurn(uuid4().hex, conversation, row.next_position, speaker, text, datetime.now(UTC), "done")
+            connection.execute(sql.ADD_TURNS, turn_row(turn, key=own_key))
+            touch(connection, conversation, next_position=turn.position + 1, turn_count=row.turn_count + 1)
+            notify(connection, [turn.id])
+            return turn
+
+        return self._database.write(add)
+
+    def regenerate(
+        self,
+        id: str,  # noqa: A002
+        owner: str,
+        *,
+        key: str,
+        bot: str | None = None,
+        admit: Admit | None = None,
+    ) -> StoredExchange:
+        """Replace the bot's last turn by a new pending one; the old turn stays in the history."""
+
+        def replace_last(connection: Connection, row: Row[Any], current: Sequence[StoredTurn]) -> _Added:
+            if not current or current[-1].speaker != "bot":
+                raise TertuliaError("There is no reply to regenerate.", hint="The last turn must be the bot's.")
+            *context, user, old = current
+            if old.status == "pending":
+                raise TertuliaError("The reply is still being generated.", hint="Stop it, or wait until it is done.")
+            new = StoredTurn(uuid4().hex, id, old.position, "bot", "", datetime.now(UTC), "pending", bot or row.bot)
+            new = replace(new, replaces=old.id, attempt=latest_attempt(connection, old) + 1)
+            connection.execute(sql.REPLACE, {"turn": old.id})
+            connection.execute(sql.ADD_TURNS, turn_row(new, key=key, server=self._leases.server))
+            touch(connection, id, revision=row.revision + 1)
+            exchange = StoredExchange(user, new, True, sql.head_record(row), tuple(context))
+            return _Added(exchange, Version(row.created, row.revision + 1), current[:-1])
+
+        return self._add(id, owner, key, bot, admit, replace_last)
+
+    def edit(
+        self,
+        id: str,  # noqa: A002
+        owner: str,
+        text: str,
+        *,
+        turn: str,
+        key: str,
+        bot: str | None = None,
+        admit: Admit | None = None,
+    ) -> StoredExchange:
+        """Send another version of one of the user's current turns, and continue from there.
+
+        The old turn and all that followed it are no longer current, but stay in the history. The key is that of `say`.
+        """
+        check_text(text, "message")
+        check_id(turn, "message")
+
+        def replace_version(connection: Connection, row: Row[Any], current: Sequence[StoredTurn]) -> _Added:
+            old = next((each for each in current if each.id == turn and each.speaker == "user"), None)
+            if old is None:
+                raise NotFound("message")
+            context = tuple(each for each in current if each.position < old.position)
+            removed = connection.execute(sql.REMOVE_FROM, {"within": id, "start": old.position}).rowcount
+            now, position, revision = datetime.now(UTC), row.next_position, row.revision + 1
+            user = StoredTurn(uuid4().hex, id, position, "user", text, now, "done", replaces=old.id)
+            reply = StoredTurn(uuid4().hex, id, position + 1, "bot", "", now, "pending", bot or row.bot)
+            connection.execute(sql.ADD_TURNS, [turn_row(user, key=key), turn_row(reply, server=self._leases.server)])
+            count = row.turn_count - removed + 2
+            touch(connection, id, next_position=position + 2, revision=revision, turn_count=count)
+            exchange = StoredExchange(user, reply, True, sql.head_record(row), context)
+            return _Added(exchange, Version(row.created, revision), (*context, user))
+
+        return self._add(id, owner, key, bot, admit, replace_version)
+
+    def save_progress(self, texts: Mapping[str, str]) -> dict[str, StoredTurn | None]:
+        """Save the texts of pending replies so far, by turn id, for readers and in case that this server crashes.
+
+        Returns the turns that have ended in the meantime, because somebody stopped them; None for erased ones.
+        """
+        for turn, text in texts.items():
+            check_id(turn, "turn")
+            check_text(text, "reply")
+
+        def save(connection: Connection) -> dict[str, StoredTurn | None]:
+            ended: dict[str, StoredTurn | None] = {}
+            for turn, text in texts.items():
+                if connection.execute(sql.SAVE_TEXT, {"turn": turn, "progress": text}).rowcount:
+                    continue
+                row = connection.execute(sql.BY_ID, {"turn": turn}).one_or_none()
+                if row is not None and sql.is_abandoned(row):
+                    connection.execute(sql.REVISE_BY_TURN, {"turn": turn})
+                    connection.execute(sql.REVIVE, {"turn": turn, "progress": text})
+                elif row is None or turn_record(row).status != "pending":
+                    ended[turn] = turn_record(row) if row is not None else None
+            notify(connection, list(texts))
+            return ended
+
+        return self._database.write(save)
+
+    def progress(self, turn_ids: Collection[str]) -> dict[str, StoredTurn]:
+        """Turns by id, pending ones with their text so far, erased ones not at all. For servers: checks no owner."""
+        rows = self._database.read(lambda c: read_turns(c, sql.BY_IDS, turns=list(turn_ids)))
+        return {turn.id: turn for turn in rows}
+
+    def finish(
+        self,
+        turn_id: str,
+        *,
+        text: str | None,
+        status: FinalStatus,
+        reply: dict[str, Json] | None = None,
+        error: str | None = None,
+    ) -> StoredTurn:
+        """End a pending turn, and return it; without a text it keeps the saved one. An ended turn stays as it is."""
+        if status not in get_args(FinalStatus):
+            allowed = " or ".join(get_args(FinalStatus))
+            raise UsageError(f"A turn cannot end as {status!r}.", hint=f"Its final status is {allowed}.")
+        check_id(turn_id, "turn")
+        check_text(text or "", "reply")
+        check_text(error or "", "error")
+        record = json_value(reply, "reply")
+        values = {"turn": turn_id, "status": status, "error": error, "reply": record}
+        if text is not None:
+            values["text"] = text
+
+        def end(connection: Connection) -> StoredTurn:
+            connection.execute(sql.TOUCH_UNFINISHED, {"turn": turn_id, "updated": datetime.now(UTC)})
+            if row := connection.execute(sql.FINISH, values).one_or_none():
+                return replace(turn_record(row), reply=record)
+            row = connection.execute(sql.BY_ID, {"turn": turn_id}).one_or_none()
+            if row is None:
+                raise NotFound("turn")
+            return turn_record(row)
+
+        return self._database.write(end)
+
+    def undo(self, id: str, owner: str) -> Conversation:  # noqa: A002
+        """Remove the user's last turn and what follows it. They stay in the history."""
+        check_names(owner=owner)
+        check_id(id, "conversation")
+
+        def remove(connection: Connection) -> Conversation:
+            row = owned_row(connection, id, owner, lock=True)
+            position = connection.execute(sql.LAST_USER_POSITION, {"id": id}).scalar_one()
+            if position is None:
+                raise TertuliaError("There is nothing to undo.", hint="The conversation has no message of yours.")
+            removed = connection.execute(sql.REMOVE_FROM, {"within": id, "start": position}).rowcount
+            touch(connection, id, revision=row.revision + 1, turn_count=row.turn_count - removed)
+            return read_conversation(connection, id, owner)
+
+        return self._database.write(remove)
+
+    def erase(self, id: str, owner: str) -> None:  # noqa: A002
+        """Delete a conversation with all its turns, for good."""
+        check_names(owner=owner)
+        check_id(id, "conversation")
+        if not self._database.write(lambda c: c.execute(sql.ERASE, {"id": id, "owner": owner}).rowcount):
+            raise NotFound("conversation")
+        self._contexts.forget(id)
+        self._database.purge_deleted()
+
+    def erase_owner(self, owner: str) -> int:
+        """Delete everything an owner has, for good; returns the number of conversations."""
+        check_names(owner=owner)
+        erased = self._database.write(lambda c: c.scalars(sql.ERASE_OWNER, {"owner": owner}).all())
+        self._contexts.forget(*erased)
+        self._database.purge_deleted()
+        return len(erased)
+
+    def stop_abandoned(self) -> int:
+        """Mark replies that a dead server left pending as stopped; returns how many.
+
+        Their text so far is kept. Should the server be alive after all, it can go on with them and finish them.
+        """
+        return self._leases.abandon_expired()
+
+    def start_heartbeat(self) -> Heartbeat:
+        """Keep the lease on this store's pending replies, and end those of dead servers, until it is closed."""
+        return Heartbeat(self._leases, self._database)
+
+    def listen(self, on_turns: Callable[[set[str]], None]) -> TurnListener | None:
+        """Call a function with the ids of turns that any server saves. None on SQLite, which cannot tell."""
+        return None if self._database.is_sqlite else TurnListener(self._database, on_turns)
+
+    def _add(
+        self,
+        id: str,  # noqa: A002
+        owner: str,
+        key: str,
+        bot: str | None,
+        admit: Admit | None,
+        add: Callable[[Connection, Row[Any], Sequence[StoredTurn]], _Added],
+    ) -> StoredExchange:
+        """Add turns to a conversation, unless a request with this key has done so before."""
+        check_names(owner=owner, key=key, bot=bot)
+        check_id(id, "conversation")
+
+        def run(connection: Connection) -> _Added:
+            row = owned_row(connection, id, owner, lock=True)
+            version = Version(row.created, row.revision)
+            current, keyed = _current_and_keyed(connection, id, key, self._contexts.get(id, version))
+            if keyed is not None:
+                head = sql.head_record(row)
+                return _Added(_earlier_exchange(connection, head, keyed, current), version, current)
+            if admit is not None:
+                admit(sql.head_record(row))
+            return add(connection, row, current)
+
+        added = self._database.write(run)
+        self._contexts.put(id, added.version, added.settled)
+        return added.exchange
 
 
-def read(connection: Connection, conversation: str, owner: str, *, history: bool = False) -> Conversation:
-    """A conversation with its current turns, or with all it ever had."""
-    found = head(connection, conversation, owner)
-    said = tuple(map(_turn, connection.execute(_HISTORY if history else _CURRENT, {"id": conversation})))
-    return replace(found, turns=said)
+def title_from(text: str) -> str:
+    """A title from a conversation's first message.
 
-
-def lines(connection: Connection, owner: str, limit: int) -> list[ConversationLine]:
-    """The owner's conversations, the newest first."""
-    count = select(func.count()).where(_T.conversation == _C.id, _T.current).scalar_subquery()
-    listed = (
-        select(_C.id, _C.title, _C.bot, _C.updated, count)
-        .where(_C.owner == owner)
-        .order_by(_C.updated.desc(), _C.created.desc(), _C.id)
-        .limit(limit)
-    )
-    return [ConversationLine(*row) for row in connection.execute(listed)]
-
-
-def ids(connection: Connection, owner: str) -> list[str]:
-    """The ids of all the owner's conversations, the oldest first."""
-    return list(connection.scalars(select(_C.id).where(_C.owner == owner).order_by(_C.created, _C.id)))
-
-
-def change(
-    connection: Connection,
-    conversation: str,
-    owner: str,
-    *,
-    bot: str | None,
-    persona: Persona | Unset | None,
-    title: str | None,
-) -> Conversation:
-    """Change what was given, and nothing else."""
-    _owned(connection, conversation, owner, lock=True)
-    changes: dict[str, Any] = {} if persona is UNSET else {"persona": _persona_json(persona)}
-    changes |= {name: value for name, value in (("bot", bot), ("title", title)) if value is not None}
-    if changes:
-        _touch(connection, conversation, **changes)
-    return read(connection, conversation, owner)
-
-
-def say(connection: Connection, conversation: str, owner: str, text: str, *, key: str, bot: str) -> Said:
-    """Add the user's turn and the bot's pending one; with a key that was used before, find what it made."""
-    found = _owned(connection, conversation, owner, lock=True)
-    current, earlier = _current_and_earlier(connection, conversation, key)
-    if earlier:
-        return _said_earlier(connection, earlier, current)
-    now, place = datetime.now(UTC), found.places
-    user = StoredTurn(uuid4().hex, conversation, place, "user", text, now, "done")
-    reply = StoredTurn(uuid4().hex, conversation, place + 1, "bot", "", now, "pending", bot)
-    connection.execute(_ADD, [_row(user, key), _row(reply)])
-    _touch(connection, conversation, title=found.title or title_of(text), places=place + 2)
-    return Said(user, reply, True, tuple(current))
-
-
-def regenerate(connection: Connection, conversation: str, owner: str, *, key: str, bot: str) -> Said:
-    """Put a new pending turn in the place of the bot's last one, which is kept but no longer current."""
-    _owned(connection, conversation, owner, lock=True)
-    current, earlier = _current_and_earlier(connection, conversation, key)
-    if earlier:
-        return _said_earlier(connection, earlier, current)
-    if not current or current[-1].speaker != "bot":
-        raise TertuliaError("There is no reply to make again.", hint="The last turn must be the bot's.")
-    *before, user, old = current
-    if old.status == "pending":
-        raise TertuliaError("The reply is still being written.", hint="Stop it, or wait until it is finished.")
-    new = StoredTurn(uuid4().hex, conversation, old.position, "bot", "", datetime.now(UTC), "pending", bot)
-    new = replace(new, replaces=old.id, attempt=old.attempt + 1)
-    connection.execute(update(turns).where(_T.id == old.id).values(current=false()))
-    connection.execute(_ADD, _row(new, key))
-    _touch(connection, conversation)
-    return Said(user, new, True, tuple(before))
-
-
-def finish(
-    connection: Connection, turn: str, *, text: str, status: Ending, reply: dict[str, Json] | None, error: str | None
-) -> StoredTurn:
-    """End a pending turn; one that has ended stays as it is."""
-    connection.execute(_TOUCH_OF_TURN, {"turn": turn, "updated": datetime.now(UTC)})
-    ending = {"turn": turn, "text": text, "status": status, "reply": reply, "error": error}
-    row = connection.execute(_FINISH, ending).one_or_none() or connection.execute(_BY_ID, {"turn": turn}).one_or_none()
-    if row is None:
-        raise NotFound("turn")
-    return _turn(row)
-
-
-def undo(connection: Connection, conversation: str, owner: str) -> Conversation:
-    """Take back the user's last turn and what follows it."""
-    _owned(connection, conversation, owner, lock=True)
-    last = select(func.max(_T.position)).where(_T.conversation == conversation, _T.current, _T.speaker == "user")
-    position = connection.execute(last).scalar_one()
-    if position is None:
-        raise TertuliaError("There is nothing to take back.", hint="The conversation has no message of yours.")
-    since = (_T.conversation == conversation, _T.position >= position)
-    connection.execute(update(turns).where(*since).values(current=false()))
-    _touch(connection, conversation)
-    return read(connection, conversation, owner)
-
-
-def erase(connection: Connection, conversation: str, owner: str) -> None:
-    """Delete a conversation; its turns go with it."""
-    if not connection.execute(delete(conversations).where(_C.id == conversation, _C.owner == owner)).rowcount:
-        raise NotFound("conversation")
-
-
-def erase_all(connection: Connection, owner: str) -> int:
-    """Delete all that an owner has, and say how many conversations that were."""
-    return connection.execute(delete(conversations).where(_C.owner == owner)).rowcount
-
-
-def has_pending(connection: Connection, before: datetime) -> bool:
-    """Whether any turn has been waiting since before that moment."""
-    return bool(connection.scalar(select(exists(_T.id).where(IS_PENDING, _T.created < before))))
-
-
-def abandon(connection: Connection, before: datetime) -> int:
-    """Give up the turns that have been waiting since before that moment; a late reply to one is still taken."""
-    waiting = (IS_PENDING, _T.created < before)
-    return connection.execute(update(turns).where(*waiting).values(status=ABANDONED)).rowcount
-
-
-def title_of(text: str) -> str:
-    """A first message as a title.
-
-    >>> title_of("  Hello\\n there! ")
+    >>> title_from("  Hello\\n there! ")
     'Hello there!'
-    >>> title_of("a" * 61) == "a" * 59 + "…"
+    >>> title_from("a" * 61) == "a" * 59 + "…"
     True
     """
     title = squash(text)
     return title if len(title) <= TITLE_LENGTH else title[: TITLE_LENGTH - 1].rstrip() + "…"
 
 
-def _owned(connection: Connection, conversation: str, owner: str, *, lock: bool = False) -> Row[Any]:
-    mine = {"id": conversation, "owner": owner}
-    row = connection.execute(_OWNED_LOCKED if lock else _OWNED, mine).one_or_none()
-    if row is None:
-        raise NotFound("conversation")
-    return row
+def _current_and_keyed(
+    connection: Connection,
+    id: str,  # noqa: A002
+    key: str,
+    cached: tuple[StoredTurn, ...],
+) -> tuple[tuple[StoredTurn, ...], StoredTurn | None]:
+    """The current turns, and the turn that an earlier request with this key added, if there was one."""
+    after = cached[-1].position if cached else -1
+    rows = connection.execute(sql.CURRENT_AFTER_OR_KEYED, {"id": id, "key": key, "after": after}).all()
+    keyed = next((turn_record(row) for row in rows if row.key == key), None)
+    uncached = tuple(turn for turn in map(turn_record, rows) if turn.current and turn.position > after)
+    return cached + uncached, keyed
 
 
-def _touch(connection: Connection, conversation: str, **changes: Any) -> None:
-    connection.execute(_TOUCH, {"conversation": conversation, "updated": datetime.now(UTC)} | changes)
-
-
-def _current_and_earlier(
-    connection: Connection, conversation: str, key: str
-) -> tuple[list[StoredTurn], StoredTurn | None]:
-    """What was said so far, and the turn that an earlier request with this key added, if one did."""
-    rows = connection.execute(_SAID_OR_KEY, {"id": conversation, "key": key}).all()
-    earlier = next((_turn(row) for row in rows if row.key == key), None)
-    return [turn for turn in map(_turn, rows) if turn.current], earlier
-
-
-def _said_earlier(connection: Connection, earlier: StoredTurn, current: list[StoredTurn]) -> Said:
-    """What an earlier request made, whatever happened to its turns since."""
-    place = earlier.position - (earlier.speaker == "bot")
+def _earlier_exchange(
+    connection: Connection, head: Conversation, keyed: StoredTurn, current: Sequence[StoredTurn]
+) -> StoredExchange:
+    """The turns of an earlier request, whatever has happened to them since."""
+    start = keyed.position - (keyed.speaker == "bot")
     user, reply = (
-        _turn(connection.execute(_AT, {"id": earlier.conversation, "position": position, "attempt": attempt}).one())
-        for position, attempt in ((place, 1), (place + 1, earlier.attempt))
+        turn_record(connection.execute(sql.AT, {"id": head.id, "position": position, "attempt": attempt}).one())
+        for position, attempt in ((start, 1), (start + 1, keyed.attempt))
     )
-    return Said(user, reply, False, tuple(turn for turn in current if turn.position < place))
+    return StoredExchange(user, reply, False, head, tuple(turn for turn in current if turn.position < start))
 
 
-def _turn(row: Sequence[Any]) -> StoredTurn:
-    turn = StoredTurn(*row[: len(_COLUMNS)])
-    return replace(turn, status="stopped", error=ABANDONED_ERROR) if row[_STATUS] == ABANDONED else turn
+def _check_limit(limit: int) -> None:
+    if limit < 0:
+        raise UsageError(f"The limit must not be negative: {limit}.")
 
 
-def _row(turn: StoredTurn, key: str | None = None) -> dict[str, Any]:
-    return {name: getattr(turn, name) for name in _NAMES} | {"key": key}
-
-
-def _persona_json(persona: Persona | None) -> dict[str, Json] | None:
-    return None if persona is None else persona_to_json(persona)
+def _persona_json(persona: Persona | None) -> Json:
+    return json_value(None if persona is None else persona_to_json(persona), "persona")

@@ -1,122 +1,134 @@
-"""From a URL to an engine that is safe to use: what SQLite and PostgreSQL each must be told first.
+"""A database: opened from a URL, migrated to this version's schema, and used in transactions by all stores.
 
-SQLite: the write-ahead log (readers never wait for the writer), synchronous = FULL (a commit has reached the disk, also
-when the power fails a moment later), foreign keys on, deleted text overwritten with zeros, and transactions that take
-the write lock at their start, because one that asks for it halfway is refused at once instead of waiting its turn.
-PostgreSQL: bounded waits for the server and for locks, and a look at each pooled connection before it is used.
+    with Database.open("sqlite:///tertulia.db") as database:
+        conversations = ConversationStore(database)
+
+It knows nothing of what is stored. A store is a class with a database; each of its methods is one transaction.
 """
 
-import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Self, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, text
 
-from tertulia.core.errors import MissingExtra, StoreError, UsageError
+from tertulia.core.errors import StoreError
+from tertulia.store.engine import (
+    connect,
+    is_sqlite,
+    make_engine,
+    parse_url,
+    public_url,
+    store_errors,
+    transaction,
+    truncate_log,
+)
+from tertulia.store.group_commit import Committer, Gate, GroupCommit, SingleCommit
+from tertulia.store.schema import VERSION_TABLE
 
-FORMS = "sqlite:///FILE (four slashes for an absolute path) or postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
-CONNECT_SECONDS = (2, 5)
-"""Least and most time a PostgreSQL server may take to answer."""
-
-
-def parse_url(text: str) -> URL:
-    """The URL of a database that we know how to use."""
-    try:
-        url = make_url(text)
-    except (ArgumentError, ValueError):
-        public = text.rpartition("@")[2]  # what stands before may hold a password
-        raise UsageError(f"{public!r} is not the URL of a database.", hint=f"Use {FORMS}.") from None
-    if url.drivername in ("sqlite", "sqlite+pysqlite"):
-        if url.host or url.query or url.database in (None, "", ":memory:"):
-            raise UsageError("A SQLite URL names a file, and nothing else.", hint=f"Use {FORMS}.")
-        return url
-    if url.drivername in ("postgresql", "postgresql+psycopg"):
-        return url.set(drivername="postgresql+psycopg")
-    raise UsageError(f"Conversations cannot be kept in {url.drivername!r}.", hint=f"Use {FORMS}.")
-
-
-def shown(url: URL) -> str:
-    """The URL for people: without the password, wherever it stands."""
-    query = {name: value for name, value in url.query.items() if name in ("host", "port")}
-    return url.set(query=query).render_as_string(hide_password=True)
+T = TypeVar("T")
+MIGRATIONS = Path(__file__).parent / "migrations"
+_MIGRATION_LOCK = 0x7E27_011A
+"""Any number will do, as long as all versions of Tertulia use the same."""
 
 
-def make_engine(url: URL, *, busy_seconds: float) -> Engine:
-    """The engine for a URL; nothing is connected yet."""
-    return _sqlite(url, busy_seconds) if is_sqlite(url) else _postgresql(url, busy_seconds)
+class Database:
+    """A SQLite file or PostgreSQL database. Thread-safe. Use `Database.open`, and close it or use a `with` block."""
+
+    def __init__(self, engine: Engine, committer: Committer) -> None:
+        self.engine = engine
+        self.url = public_url(engine.url)
+        """For messages: without the password."""
+        self._committer = committer
+        self._gate = Gate()
+
+    @classmethod
+    def open(cls, url: str = "sqlite:///tertulia.db", *, busy_seconds: float = 10.0) -> Self:
+        """Open a database, and create or migrate its tables where needed.
+
+        A lock that another program holds for longer than `busy_seconds` is an error.
+        """
+        parsed = parse_url(url)
+        with ExitStack() as on_failure, store_errors(public_url(parsed)):
+            engine = make_engine(parsed, busy_seconds=busy_seconds)
+            on_failure.callback(engine.dispose)
+            connect(engine, busy_seconds=busy_seconds)
+            migrate(engine)
+            on_failure.pop_all()
+        return cls(engine, GroupCommit(engine) if is_sqlite(parsed) else SingleCommit(engine))
+
+    def close(self) -> None:
+        """Finish what has begun, and close all connections."""
+        self._gate.close()
+        self._committer.close()
+        self.engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def is_sqlite(self) -> bool:
+        """Whether it is a file, rather than a PostgreSQL server."""
+        return is_sqlite(self.engine.url)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has been closed."""
+        return self._gate.is_closed
+
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """Run a function in a read transaction: it sees one state of the database."""
+        with self._gate, store_errors(self.url), transaction(self.engine) as connection:
+            return work(connection)
+
+    def write(self, work: Callable[[Connection], T]) -> T:
+        """Run a function in a write transaction; when this returns, its changes are on disk.
+
+        The function may share a transaction with others and run on another thread. If it raises, its own changes are
+        undone and the error is raised here.
+        """
+        with self._gate, store_errors(self.url):
+            return self._committer.run(work)
+
+    def purge_deleted(self) -> None:
+        """Remove from SQLite's log what was deleted, so that no file holds it any more."""
+        with self._gate, store_errors(self.url):
+            truncate_log(self.engine)
 
 
-def is_sqlite(url: URL) -> bool:
-    """Whether it is a file of our own, rather than a server."""
-    return url.get_backend_name() == "sqlite"
+def migrate(engine: Engine) -> None:
+    """Bring a database to this version's schema, or refuse one of a newer version. If current, nothing is written.
 
-
-@contextmanager
-def transaction(engine: Engine, *, write: bool = False) -> Iterator[Connection]:
-    """A transaction that is committed at the end of the block, and rolled back when the block fails."""
-    with engine.begin() as connection:
-        if engine.dialect.name == "sqlite":  # by hand: an event listener for it would slow down every statement
-            sqlite: Any = connection.connection.driver_connection
-            sqlite.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-        yield connection
-
-
-def prepare(engine: Engine, *, busy_seconds: float) -> None:
-    """Make the first connection, with errors that say what is wrong, and switch a new SQLite file to the log."""
-    if not is_sqlite(engine.url):
-        engine.connect().close()
+    All migrations run in one transaction under a lock: of several programs that start at the same time on a new
+    database, one creates the tables and the others find them.
+    """
+    script = ScriptDirectory(str(MIGRATIONS))
+    with transaction(engine) as connection:
+        current = revisions(connection)
+    if current == set(script.get_heads()):
         return
-    path = Path(engine.url.database or "")
-    if path.is_dir():
-        raise StoreError(f"{path} is a folder, not a database file.", hint="Name a file in it.")
-    if not path.parent.is_dir():
-        raise StoreError(f"There is no folder {path.parent} for the database.", hint="Make the folder first.")
-    if _pragma(engine, "journal_mode = WAL", busy_seconds) != "wal":
+    if current - {step.revision for step in script.walk_revisions()}:
         raise StoreError(
-            f"SQLite cannot keep a write-ahead log beside {path}.",
-            hint="Put the file on a local disk: network file systems cannot share one.",
+            f"{public_url(engine.url)} was created by a newer version of Tertulia "
+            f"(schema {', '.join(sorted(current))}).",
+            hint="Update with: pip install --upgrade tertulia",
         )
+    with transaction(engine, write=True) as connection:
+        if connection.dialect.name == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+        command.upgrade(config, "head")
 
 
-def empty_log(engine: Engine) -> None:
-    """Take out of SQLite's log what was deleted; where a reader is in the way for long, later commits overwrite it."""
-    if is_sqlite(engine.url):
-        _pragma(engine, "wal_checkpoint(TRUNCATE)", busy_seconds=1)  # meanwhile nobody can write
-
-
-def _pragma(engine: Engine, statement: str, busy_seconds: float) -> Any:
-    file = engine.url.database or ""
-    with closing(sqlite3.connect(file, timeout=busy_seconds, isolation_level=None)) as connection:
-        return connection.execute(f"PRAGMA {statement}").fetchone()[0]
-
-
-# As many connections as threads are at work, since a thread that waits for one may starve: the pool hands one that has
-# just come back to the thread that asks next, not to the one that has waited longest. The first twenty stay open.
-_POOL: dict[str, Any] = {"pool_size": 20, "max_overflow": -1, "pool_use_lifo": True}
-
-
-def _sqlite(url: URL, busy_seconds: float) -> Engine:
-    engine = create_engine(url, connect_args={"timeout": busy_seconds, "isolation_level": None}, **_POOL)
-
-    @event.listens_for(engine, "connect")
-    def _on_connect(connection: sqlite3.Connection, _: object) -> None:
-        for setting in ("synchronous = FULL", "foreign_keys = ON", "secure_delete = ON"):
-            connection.execute(f"PRAGMA {setting}")
-
-    return engine
-
-
-def _postgresql(url: URL, busy_seconds: float) -> Engine:
-    least, most = CONNECT_SECONDS
-    options = url.query.get("options", "")
-    settings = {
-        "connect_timeout": int(min(max(busy_seconds, least), most)),
-        "options": f"{options if isinstance(options, str) else ' '.join(options)} -c lock_timeout={busy_seconds:.3f}s",
-    }
-    try:
-        return create_engine(url, connect_args=settings, pool_pre_ping=True, **_POOL)
-    except ImportError as error:
-        raise MissingExtra("psycopg, which PostgreSQL needs,", "pip install 'tertulia[postgres]'") from error
+def revisions(connection: Connection) -> set[str]:
+    """The schema revisions of a database: one, or none for a new one."""
+    return set(MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_heads())

@@ -1,9 +1,9 @@
-"""What the store gives back: plain frozen values, complete when they leave it.
+"""What the conversation store returns: plain frozen values, with no tie to the database.
 
-Nothing of the database leaks out of them, so whoever holds one can keep it, compare it or hand it to another thread.
+Whoever holds one can keep it, compare it or pass it to another thread.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from typing import Final, Literal
@@ -11,14 +11,13 @@ from typing import Final, Literal
 from tertulia.core.dialogue import Json, Persona
 from tertulia.core.errors import TertuliaError
 
-Speaker = Literal["user", "bot"]
-Status = Literal["done", "pending", "stopped", "failed"]
-"""A turn of the bot is born pending, and ends done, stopped (by the user, or with its server) or failed."""
-Ending = Literal["done", "stopped", "failed"]
+TurnStatus = Literal["done", "pending", "stopped", "failed"]
+"""A bot's turn starts as pending, and ends as done, stopped (by the user, or with its server) or failed."""
+FinalStatus = Literal["done", "stopped", "failed"]
 
 
 class Unset(Enum):
-    """The type of `UNSET`: where None is itself a value, it says "leave this alone"."""
+    """The type of `UNSET`, which means "leave this unchanged" where None is a value of its own."""
 
     UNSET = "unset"
 
@@ -27,40 +26,42 @@ UNSET: Final = Unset.UNSET
 
 
 class NotFound(TertuliaError):  # noqa: N818 - reads better than NotFoundError where it is raised
-    """There is no such thing, or it is another owner's: the message is the same, so that nobody can probe for ids."""
+    """The id is unknown or belongs to another owner: the message is the same, so that nobody can probe for ids."""
 
     def __init__(self, kind: str) -> None:
-        super().__init__(f"There is no such {kind}.", hint="It may have been erased, or belong to another visitor.")
+        super().__init__(f"There is no such {kind}.", hint="It may have been deleted, or belong to another visitor.")
 
 
 @dataclass(frozen=True, slots=True)
 class StoredTurn:
-    """One turn as it was said. Once it is no longer pending only `current` can change."""
+    """One turn. Once it is no longer pending, only `current` can change."""
 
     id: str
     conversation: str
     position: int
-    """Its place: 0, 1, 2 ... A turn and its replacement share one; a place is never given to anything else."""
-    speaker: Speaker
+    """0, 1, 2 ... A turn and its replacement share a position; positions are never reused for anything else."""
+    speaker: str
+    """"user" or "bot"; in a conversation between people, the role of the one who wrote it."""
     text: str
     created: datetime
-    status: Status
+    status: TurnStatus
     bot: str | None = None
-    """Public id of the bot that wrote it."""
+    """Public id of the bot that generated it."""
     reply: dict[str, Json] | None = None
-    """What the bot told about its reply: provenance, score, candidates, seconds, finish, usage, note."""
+    """The bot's record of its reply: provenance, score, candidates, seconds, finish, usage, note."""
     replaces: str | None = None
-    """Id of the turn that it regenerates."""
+    """Id of the turn that it regenerates or, for a user's turn, of the earlier version of the message."""
     current: bool = True
     """False once it was replaced or undone."""
     error: str | None = None
+    """Why it failed, or why it was stopped if the user did not stop it."""
     attempt: int = 1
-    """1 for the first turn at its place, 2 for the one that replaced it ..."""
+    """1 for the first turn at its position, 2 for the one that replaced it ..."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A conversation with its turns in order: the current ones, or all where the history was asked for."""
+    """A conversation with its turns in order: the current ones, or all of them where the history was requested."""
 
     id: str
     owner: str
@@ -73,8 +74,8 @@ class Conversation:
 
 
 @dataclass(frozen=True, slots=True)
-class ConversationLine:
-    """A conversation in a list; `turns` counts the current ones."""
+class ConversationSummary:
+    """A conversation in a list; `turns` is the number of current turns."""
 
     id: str
     title: str
@@ -84,12 +85,25 @@ class ConversationLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """A message and the pending reply to it."""
+class SearchHit:
+    """A conversation that matches a search; `text` is the first turn with all the words, None if only the title has."""
+
+    id: str
+    title: str
+    bot: str
+    updated: datetime
+    text: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredExchange:
+    """A user's message and the bot's reply to it, pending at first."""
 
     user: StoredTurn
     bot: StoredTurn
-    fresh: bool
-    """False when the key was used before: nothing was added, and these are the turns it made then."""
-    before: tuple[StoredTurn, ...] = ()
-    """The current turns before the user's, for the bot to know: without their `reply`, which is for the record."""
+    is_new: bool
+    """False when the key was used before: nothing was added, and these are the turns of the earlier request."""
+    conversation: Conversation = field(compare=False)
+    """The conversation as it was before, without its turns."""
+    context: tuple[StoredTurn, ...] = ()
+    """The current turns before the user's, for the bot to read; without their `reply`, which bots do not need."""

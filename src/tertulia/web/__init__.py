@@ -1,1 +1,1 @@
-"""HTTP only: the chat page, its API, and the OpenAI-compatible API."""
+"""HTTP only: the chat page with its API (`page`), and the OpenAI-compatible API (`openai`)."""

@@ -1,29 +1,31 @@
-"""What handlers are given: the desk with the store and the bots behind it, and who is asking."""
+"""Dependencies of the handlers, by type."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Depends, Request
 
-from tertulia.web.jobs import Desk
+from tertulia.web.services import OwnedConversations, Services
 
 
-@dataclass(frozen=True, slots=True)
-class Visit:
-    """One request of one visitor."""
-
-    owner: str
-    desk: Desk
+async def _services(request: Request) -> Services:
+    services: Services = request.app.state.services
+    return services
 
 
-async def _desk(request: Request) -> Desk:
-    desk: Desk = request.app.state.desk
-    return desk
+AppServices = Annotated[Services, Depends(_services)]
 
 
-async def _visit(request: Request) -> Visit:
-    return Visit(request.state.owner, request.app.state.desk)
+async def _conversations(request: Request, services: AppServices) -> OwnedConversations:
+    return services.conversations_of(request.state.owner)
 
 
-AtDesk = Annotated[Desk, Depends(_desk)]
-Visiting = Annotated[Visit, Depends(_visit)]
+VisitorConversations = Annotated[OwnedConversations, Depends(_conversations)]
+"""The conversations of the visitor whose cookie came with the request."""
+
+
+async def _may_inspect(request: Request, services: AppServices) -> bool:
+    return services.may_inspect(request)
+
+
+MayInspect = Annotated[bool, Depends(_may_inspect)]
+"""Whether the request may see the state of the bots and the metrics."""

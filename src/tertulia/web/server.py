@@ -1,63 +1,139 @@
-"""Running the app: on a port known to be free before anything starts, until told to stop, without losing replies."""
+"""Runs the app: on a port that is checked before anything starts, until a signal comes, without losing replies.
+
+`run` is what `tertulia serve` does: it takes the port, opens the database, and serves at once, in one process or
+several, while the bots load in the background.
+"""
 
 import asyncio
 import errno
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
 
+from tertulia.core.dialogue import Persona
 from tertulia.core.errors import PortTaken, UsageError
-from tertulia.web.jobs import Desk
+from tertulia.store import AccountStore, ConversationStore, Database
+from tertulia.store.timed import TimedDatabase
+from tertulia.web import logs
+from tertulia.web.admin.access import new_setup_token
+from tertulia.web.app import create_app
+from tertulia.web.config import ServeConfig, lazy_bots
+from tertulia.web.protocol import ConnectionLimits, LimitedProtocol
+from tertulia.web.services import Services
+from tertulia.web.supervisor import Supervisor
 
-KEEP_OPEN_SECONDS = 75
+KEEP_ALIVE_SECONDS = 75
 """How long an idle connection stays open."""
-CONNECTIONS = 2048
-"""How many may wait to be accepted."""
+BACKLOG = 2048
+"""How many connections may wait to be accepted."""
 Ready = Callable[[str], None]
-"""Called with the server's address once it works."""
+"""Called with the server's address once it accepts requests."""
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket; PortTaken when another program has the port. Port 0 gets any free one."""
+    """A listening socket; PortTaken when another program uses the port. Port 0 picks a free one."""
     try:
         family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
-        raise UsageError(f"There is no address {host!r} to serve on ({error}).", hint="Try 127.0.0.1.") from None
+        raise UsageError(f"Unknown host address {host!r} ({error}).", hint="Try 127.0.0.1.") from None
     listening = socket.socket(family, kind, proto)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
-        listening.listen(CONNECTIONS)  # now, because two sockets may be bound to a port until one listens
+        listening.listen(BACKLOG)  # now, because two sockets may be bound to a port until one listens
     except OSError as error:
         listening.close()
         if error.errno == errno.EADDRINUSE:
             raise PortTaken(host, port) from None
         raise UsageError(
             f"Cannot serve on {host}, port {port}: {error.strerror or error}.",
-            hint="Ports below 1024 need special rights; the address must be one of this machine's.",
+            hint="Ports below 1024 need privileges, and the address must belong to this machine.",
         ) from None
     return listening
 
 
+def run(
+    config: ServeConfig,
+    *,
+    personas: Sequence[Persona] = (),
+    ready: Ready | None = None,
+    on_setup: Callable[[str], None] | None = None,
+) -> None:
+    """Serve until a signal comes, in `config.workers` processes; `ready` is called once they accept requests.
+
+    If no researcher has an account yet, `on_setup` is called before with the path of the link that creates the first.
+    If no bot at all can be loaded, the server stops and the first bot's error is raised.
+    """
+    logs.configure(config.log)
+    lazy_bots(config.bots)  # reports unknown names now
+    with closing(bind(config.host, config.port)) as listening, TimedDatabase.open(config.db) as database:
+        config = _with_setup_link(config, database, on_setup)
+        if config.workers == 1:
+            app = create_app(lazy_bots(config.bots), database, personas=personas, config=config)
+            _run_server(_Server(app, config.host, listening, ready), listening)
+            return
+        ConversationStore(database).stop_abandoned()  # here, because a process must not stop the replies of another
+        address = _address(config.host, listening)
+        process = _ServerProcess(config, tuple(personas))
+        supervisor = Supervisor(process, listening, config.workers, grace_seconds=config.grace_seconds)
+        supervisor.run(lambda: ready(address) if ready else None)
+
+
+def _with_setup_link(config: ServeConfig, database: Database, on_setup: Callable[[str], None] | None) -> ServeConfig:
+    """The config with the hash of a new token, which is only shown through `on_setup`."""
+    if on_setup is None or AccountStore(database).count():
+        return config
+    token, digest = new_setup_token()
+    on_setup(f"/admin/setup?token={token}")
+    return config.model_copy(update={"setup_sha256": digest})
+
+
+@dataclass(frozen=True, slots=True)
+class _ServerProcess:
+    """One of several server processes: all that it needs, to be pickled."""
+
+    config: ServeConfig
+    personas: tuple[Persona, ...]
+
+    def __call__(self, listening: socket.socket, on_ready: Callable[[], None], /) -> None:
+        logs.configure(self.config.log)
+        config = self.config
+        with TimedDatabase.open(config.db) as database:
+            bots = lazy_bots(config.bots)
+            app = create_app(bots, database, personas=self.personas, config=config, stops_abandoned=False)
+            _run_server(_Server(app, config.host, listening, lambda _: on_ready()), listening)
+
+
+def _run_server(server: "_Server", listening: socket.socket) -> None:
+    server.run(sockets=[listening])
+    if server.services.fatal_error is not None:
+        raise server.services.fatal_error
+
+
+def _address(host: str, listening: socket.socket) -> str:
+    name = f"[{host}]" if ":" in host else host
+    return f"http://{name}:{listening.getsockname()[1]}"
+
+
 def serve(app: FastAPI, host: str = "127.0.0.1", port: int = 8000, *, ready: Ready | None = None) -> None:
-    """Serve until a signal comes, then finish what is begun."""
+    """Serve until a signal comes, then finish pending replies."""
     listening = bind(host, port)
-    server = _Server(app, host, listening, ready)
     try:
-        server.run(sockets=[listening])
+        _run_server(_Server(app, host, listening, ready), listening)
     finally:
         listening.close()
 
 
 @contextmanager
 def running(app: FastAPI, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
-    """Serve on a thread while the block runs; gives the address. For tests and notebooks."""
+    """Serve on a thread while the block runs; yields the address. For tests and notebooks."""
     listening = bind(host, port)
     started = threading.Event()
     server = _Server(app, host, listening, lambda _: started.set())
@@ -66,7 +142,7 @@ def running(app: FastAPI, host: str = "127.0.0.1", port: int = 0) -> Iterator[st
     try:
         while not started.wait(0.05):
             if not thread.is_alive():
-                raise RuntimeError("the server ended before it began to serve")
+                raise RuntimeError("the server ended before it was ready")
         yield server.address
     finally:
         server.should_exit = True
@@ -75,48 +151,66 @@ def running(app: FastAPI, host: str = "127.0.0.1", port: int = 0) -> Iterator[st
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn, but replies in the making end before connections do, and a signal means an orderly return."""
+    """Uvicorn, but pending replies end before connections do, after a signal it returns normally, and connections
+    are limited."""
 
     def __init__(self, app: FastAPI, host: str, listening: socket.socket, ready: Ready | None = None) -> None:
-        self.desk: Desk = app.state.desk
+        self.services: Services = app.state.services
         self.ready = ready
-        name = f"[{host}]" if ":" in host else host
-        self.address = f"http://{name}:{listening.getsockname()[1]}"
+        self.address = _address(host, listening)
+        config, metrics = self.services.config, self.services.metrics
         super().__init__(
             uvicorn.Config(
                 app,
                 log_config=None,
                 access_log=False,
                 server_header=False,
-                timeout_keep_alive=KEEP_OPEN_SECONDS,
-                timeout_graceful_shutdown=int(self.desk.settings.grace_seconds) + 3,
+                http=LimitedProtocol,
+                ws="none",
+                forwarded_allow_ips=list(config.trusted_proxies),
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=int(config.grace_seconds) + 3,
             )
+        )
+        self.server_state = ConnectionLimits(
+            head_seconds=config.head_seconds,
+            body_seconds=config.body_seconds,
+            max_connections=config.max_connections,
+            exempt=config.trusted_proxies,
+            on_timeout=metrics.request_timeouts.inc,
+            on_refused=metrics.connections_refused.inc,
         )
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to serve, and say so."""
+        """Start serving, and call `ready`."""
         await super().startup(sockets)
         if self.started and self.ready is not None:
             self.ready(self.address)
 
+    async def on_tick(self, counter: int) -> bool:
+        """Also stop when there is nothing to serve, because no bot could be loaded."""
+        if self.services.fatal_error is not None:
+            self.should_exit = True
+        return await super().on_tick(counter)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End replies in the making while their listeners are still connected, so that they see the end."""
-        closing = asyncio.create_task(self.desk.close())
+        """End pending replies while their clients are still connected, so that they see the end."""
+        closing = asyncio.create_task(self.services.close())
         await super().shutdown(sockets)
         await closing
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Like uvicorn's, but do not raise the signal again at the end: who called us has things to close."""
+        """Like uvicorn's, but do not raise the signal again at the end: the caller has resources to close."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, self._told) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _told(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.handle_exit(number, frame)

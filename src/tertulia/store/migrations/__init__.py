@@ -1,4 +1,4 @@
-"""The schema's history, for Alembic: one file in `versions` for each step, never changed once released.
+"""The schema's history for Alembic: one file per step in `versions`, never changed once released.
 
-There is no way down: an older Tertulia refuses a newer database instead.
+There are no downgrades: an older Tertulia refuses a newer database instead.
 """

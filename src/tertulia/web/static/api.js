@@ -1,13 +1,21 @@
-// The server's page API, one function per route. Two things can go wrong and they are told apart everywhere: the server
-// said no (ApiError, shown to the user), or it was not reached (LinkError, tried again).
+// The server's page API, one function per route. Two kinds of errors are kept apart everywhere: the server refused
+// (ApiError, shown to the user), or it was not reached (ConnectionError, tried again).
 
 /**
  * @typedef {{id: string, name: string, summary: string, streams: boolean}} Bot
  * @typedef {{id: string, name: string, sentences: string[]}} Persona
- * @typedef {{id: string, title: string, bot: string, updated: string, turns: number}} Line
+ * @typedef {{id: string, title: string, bot: string, updated: string, turns: number}} ConversationSummary
  * @typedef {{id: string, speaker: "user" | "bot", text: string, status: "done" | "pending" | "stopped" | "failed",
- *   bot: string | null, seconds: number | null, created: string, error: string | null, attempts: number}} Turn
- * @typedef {{id: string | null, title: string, bot: string, persona: string[] | null, turns: Turn[]}} Conversation
+ *   bot: string | null, seconds: number | null, created: string, error: string | null, hint?: string,
+ *   attempt: number, attempts: number, markup: import("./markup.js").Node[] | null}} Turn
+ * @typedef {{id: string, title: string, bot: string, updated: string, excerpt: string | null}} SearchHit
+ * @typedef {{text: string, score: number | null, dropped: string | null, source: string | null}} Candidate
+ * @typedef {{bot: string | null, text: string, attempt: number, score: number | null, candidates: Candidate[],
+ *   settings: Record<string, unknown>, seed: number | null, checkpoint: string | null, version: string | null,
+ *   seconds: number | null, finish: string | null, usage: {prompt: number, completion: number} | null,
+ *   note: string | null}} Explanation
+ * @typedef {{id: string | null, title: string, bot: string, persona: string[] | null, turns: Turn[],
+ *   earlier: number | null}} Conversation `earlier` is where the turns before these end; null if there are none
  */
 
 export class ApiError extends Error {
@@ -19,15 +27,15 @@ export class ApiError extends Error {
   }
 }
 
-export class LinkError extends Error {}
+export class ConnectionError extends Error {}
 
-/** @param {Response} response @returns {Promise<ApiError | LinkError>} */
-async function problem(response) {
+/** @param {Response} response @returns {Promise<ApiError | ConnectionError>} */
+async function errorFrom(response) {
   const body = await response.json().catch(() => null);
   if (body?.error?.message) return new ApiError(response.status, body.error.message, body.error.hint ?? "");
-  // A 5xx that does not speak our language comes from a proxy whose server is away: as good as no answer.
-  if (response.status >= 500) return new LinkError(`status ${response.status}`);
-  return new ApiError(response.status, `The server refused this (status ${response.status}).`, "");
+  // A 5xx in another format comes from a proxy that cannot reach our server.
+  if (response.status >= 500) return new ConnectionError(`status ${response.status}`);
+  return new ApiError(response.status, `The server refused the request (status ${response.status}).`, "");
 }
 
 /**
@@ -45,9 +53,10 @@ async function call(method, path, body, signal) {
     response = await fetch(`api/${path}`, { method, signal, cache: "no-store", ...sent });
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new LinkError(String(error));
+    throw new ConnectionError(String(error));
   }
-  if (!response.ok) throw await problem(response);
+  if (response.status === 401) location.assign("signin"); // the session has ended
+  if (!response.ok) throw await errorFrom(response);
   return response;
 }
 
@@ -58,7 +67,7 @@ async function json(method, path, body, signal) {
     return await response.json();
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new LinkError(String(error)); // cut off in the middle of the answer
+    throw new ConnectionError(String(error)); // the response was cut off
   }
 }
 
@@ -69,12 +78,15 @@ const at = (id) => `conversations/${encodeURIComponent(id)}`;
 export const bots = () => json("GET", "bots");
 /** @returns {Promise<Persona[]>} */
 export const personas = () => json("GET", "personas");
-/** @returns {Promise<Line[]>} */
-export const conversations = () => json("GET", "conversations");
+/** @param {string} [before] the last of the page before @returns {Promise<ConversationSummary[]>} */
+export const conversations = (before) => json("GET", before ? `conversations?before=${before}` : "conversations");
+/** @param {string} words @returns {Promise<SearchHit[]>} */
+export const search = (words) => json("GET", `search?q=${encodeURIComponent(words)}`);
 /** @param {string} bot @param {string[] | null} persona @returns {Promise<Conversation>} */
 export const create = (bot, persona) => json("POST", "conversations", { bot, persona });
-/** @param {string} id @param {AbortSignal} signal @returns {Promise<Conversation>} */
-export const conversation = (id, signal) => json("GET", at(id), undefined, signal);
+/** @param {string} id @param {AbortSignal} [signal] @param {number} [before] @returns {Promise<Conversation>} */
+export const conversation = (id, signal, before) =>
+  json("GET", before === undefined ? at(id) : `${at(id)}?before=${before}`, undefined, signal);
 /** @param {string} id @param {{bot?: string, persona?: string[] | null, title?: string}} change */
 export const update = (id, change) => call("PATCH", at(id), change);
 /** @param {string} id */
@@ -83,14 +95,25 @@ export const remove = (id) => call("DELETE", at(id));
 export const stop = (id) => json("POST", `${at(id)}/stop`);
 /** @param {string} id @returns {Promise<Conversation>} */
 export const undo = (id) => json("POST", `${at(id)}/undo`);
+/** @param {string} id @param {string} turn */
+const atTurn = (id, turn) => `${at(id)}/turns/${encodeURIComponent(turn)}`;
+/** @param {string} id @param {string} turn @returns {Promise<Turn[]>} the oldest first */
+export const attempts = (id, turn) => json("GET", `${atTurn(id, turn)}/attempts`);
+/** @param {string} id @param {string} turn @returns {Promise<Turn>} */
+export const choose = (id, turn) => json("POST", `${atTurn(id, turn)}/choose`);
+/** @param {string} id @param {string} turn @returns {Promise<Explanation>} */
+export const why = (id, turn) => json("GET", `${atTurn(id, turn)}/why`);
 /** @returns {Promise<{erased: number}>} */
 export const eraseMe = () => json("DELETE", "me");
 
-// The streams; their answers are read by sse.js.
+// Streams; sse.js reads the responses.
 /** @param {string} id @param {string} text @param {string} key @param {AbortSignal} signal */
 export const say = (id, text, key, signal) => call("POST", `${at(id)}/messages`, { text, key, stream: true }, signal);
 /** @param {string} id @param {string} key @param {AbortSignal} signal */
 export const regenerate = (id, key, signal) => call("POST", `${at(id)}/regenerate`, { key, stream: true }, signal);
+/** @param {string} id @param {string} turn @param {string} text @param {string} key @param {AbortSignal} signal */
+export const edit = (id, turn, text, key, signal) =>
+  call("POST", `${at(id)}/edit`, { turn, text, key, stream: true }, signal);
 /** @param {string} id @param {AbortSignal} signal */
 export const events = (id, signal) => call("GET", `${at(id)}/events`, undefined, signal);
 

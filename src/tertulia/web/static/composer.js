@@ -1,16 +1,16 @@
-// The box to write in: it grows with its text, keeps drafts and sends; while a reply comes, its button stops that.
+// The composer: grows with its text, saves drafts and sends; while a reply is generated, its button stops it.
 
 import { $ } from "./dom.js";
-import * as keep from "./keep.js";
-import { onGiveBack } from "./making.js";
-import { busy, complain, state } from "./state.js";
-import { say, stop } from "./talk.js";
+import * as storage from "./storage.js";
+import { onRestoreText } from "./replies.js";
+import { busy, showError, state } from "./state.js";
+import { say, stop } from "./messages.js";
 
 const text = $("text");
 /** @type {string | null | undefined} */
 let shownId;
 
-/** CSS cannot yet do this everywhere (field-sizing). */
+/** Not every browser supports field-sizing in CSS yet. */
 function grow() {
   text.style.height = "auto";
   text.style.height = `${text.scrollHeight}px`;
@@ -19,30 +19,30 @@ function grow() {
 /** @param {string} words */
 function fill(words) {
   text.value = words;
-  keep.keepDraft(state.conversation.id, words);
+  storage.saveDraft(state.conversation.id, words);
   grow();
   showComposer();
 }
 
-/** @param {string} [words] what to say instead of what stands in the box, as a suggestion does */
+/** @param {string} [words] a suggestion to send instead of the text in the box */
 export function send(words) {
-  const said = (words ?? text.value).trim();
-  if (!said || busy() || !state.ready) return;
+  const message = (words ?? text.value).trim();
+  if (!message || busy() || !state.ready) return;
   if (words === undefined) fill("");
-  say(said).catch(complain);
+  say(message).catch(showError);
   if (window.matchMedia("(hover: hover)").matches || words !== undefined) text.focus();
 }
 
-/** Bring the box and its buttons up to date with the state. */
+/** Update the box and its buttons from the state. */
 export function showComposer() {
   const { id } = state.conversation;
   if (id !== shownId) {
-    // A conversation that has just got its id keeps what is being written.
-    const begun = shownId === null && state.unsent !== null;
-    if (begun) {
-      keep.keepDraft(null, "");
-      keep.keepDraft(id, text.value);
-    } else text.value = keep.draft(id);
+    // A conversation that was just created keeps its draft.
+    const justCreated = shownId === null && state.unsent !== null;
+    if (justCreated) {
+      storage.saveDraft(null, "");
+      storage.saveDraft(id, text.value);
+    } else text.value = storage.draft(id);
     shownId = id;
     grow();
   }
@@ -53,34 +53,34 @@ export function showComposer() {
   if (focused === $("stop") && !busy()) text.focus();
 }
 
-/** Make the box work. */
+/** Connect the box. */
 export function startComposer() {
   $("composer").addEventListener("submit", (/** @type {Event} */ event) => {
     event.preventDefault();
     send();
   });
   text.addEventListener("input", () => {
-    keep.keepDraft(state.conversation.id, text.value);
+    storage.saveDraft(state.conversation.id, text.value);
     grow();
     showComposer();
   });
   text.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
-    // While an input method composes (Chinese, Japanese, ...) Enter belongs to it.
+    // While an input method composes (Chinese, Japanese, ...) Enter confirms its choice.
     if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.keyCode === 229) return;
     event.preventDefault();
     send();
   });
-  $("stop").addEventListener("click", () => stop().catch(complain));
+  $("stop").addEventListener("click", () => stop().catch(showError));
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || event.defaultPrevented || !busy()) return;
-    if (document.querySelector("dialog[open], :popover-open")) return; // Escape is theirs
-    stop().catch(complain);
+    if (document.querySelector("dialog[open], :popover-open")) return; // Escape closes these
+    stop().catch(showError);
   });
   $("skip").addEventListener("click", (/** @type {Event} */ event) => {
-    event.preventDefault(); // the address carries the conversation and must not change
+    event.preventDefault(); // the address names the conversation and must not change
     text.focus();
   });
-  onGiveBack((words) => {
+  onRestoreText((words) => {
     if (text.value.trim() !== words) fill([words, text.value].filter(Boolean).join("\n"));
     text.focus();
   });

@@ -1,14 +1,14 @@
-// Making elements without ever parsing markup: whatever people or bots say goes through text nodes and stays text.
+// Creates elements without ever parsing markup: messages go through text nodes and stay text.
 
 /**
- * The element of the page with this id; a missing one is a mistake of ours, so it fails at once.
+ * The element with this id; a missing one is a bug, so it throws.
  * @param {string} id
  * @returns {any}
  */
 export function $(id) {
-  const found = document.getElementById(id);
-  if (!found) throw new Error(`The page has no element #${id}`);
-  return found;
+  const element = document.getElementById(id);
+  if (!element) throw new Error(`The page has no element #${id}`);
+  return element;
 }
 
 /**
@@ -19,19 +19,19 @@ export function $(id) {
  * @returns {HTMLElement}
  */
 export function h(tag, props = {}, ...children) {
-  const made = document.createElement(tag);
+  const element = document.createElement(tag);
   for (const [name, value] of Object.entries(props)) {
     if (value === null || value === undefined) continue;
-    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else if (typeof value === "boolean") made.toggleAttribute(name, value);
-    else made.setAttribute(name, String(value));
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (typeof value === "boolean") element.toggleAttribute(name, value);
+    else element.setAttribute(name, String(value));
   }
-  for (const child of children) if (child) made.append(child);
-  return made;
+  for (const child of children) if (child) element.append(child);
+  return element;
 }
 
 /**
- * One of the drawings of templates/icons.html.
+ * One of the icons of templates/icons.html.
  * @param {string} name
  * @returns {SVGSVGElement}
  */
@@ -46,7 +46,7 @@ export function icon(name) {
 }
 
 /**
- * A small button that is only a picture, with its name for those who do not see it.
+ * A small button with an icon, and its name for screen readers.
  * @param {string} name
  * @param {string} picture
  * @param {(event: Event) => void} onclick

@@ -1,4 +1,4 @@
-// Bad news: the line is down, or the server said no.
+// Notices above the composer: the connection is lost, or the server refused a request. A reply that failed says so itself.
 
 import { $, h, tool } from "./dom.js";
 import { change, state } from "./state.js";
@@ -6,9 +6,9 @@ import { change, state } from "./state.js";
 /** @type {typeof state.alert} */
 let shown = null;
 
-/** Bring the notices up to date with the state; a notice is written once, so that it is announced once. */
+/** Update the notices from the state; each is written once, so that it is announced once. */
 export function showNotices() {
-  const words = state.lost ? "Connection lost, trying again…" : "";
+  const words = state.lost ? "Connection lost, retrying…" : "";
   if ($("lost").textContent !== words) $("lost").textContent = words;
   if (state.alert === shown) return;
   shown = state.alert;

@@ -1,9 +1,9 @@
-// Server-sent events read from a fetch (EventSource can neither POST nor tell a refusal from a lost line).
+// Reads server-sent events from a fetch (EventSource cannot POST, and hides error responses).
 
-import { LinkError } from "./api.js";
+import { ConnectionError } from "./api.js";
 
-/** The server says something at least every 15 s; this long a silence means that nobody is there any more. */
-const SILENCE_MS = 40_000;
+/** The server sends something at least every 15 s; after this much silence the connection counts as lost. */
+const TIMEOUT_MS = 40_000;
 
 /**
  * @typedef {{event: string, data: any}} ServerEvent
@@ -30,16 +30,16 @@ function parse(block) {
  * @param {Promise<T>} promise
  * @returns {Promise<T>}
  */
-function orSilence(promise) {
+function withTimeout(promise) {
   let timer = 0;
-  const silence = new Promise((_, fail) => {
-    timer = window.setTimeout(() => fail(new LinkError("silence")), SILENCE_MS);
+  const timeout = new Promise((_, fail) => {
+    timer = window.setTimeout(() => fail(new ConnectionError("timeout")), TIMEOUT_MS);
   });
-  return Promise.race([promise, silence]).finally(() => window.clearTimeout(timer));
+  return Promise.race([promise, timeout]).finally(() => window.clearTimeout(timer));
 }
 
 /**
- * The events of a response as they come. Ends with the stream; a torn line is a LinkError.
+ * The events of a response as they come. Ends with the stream; a lost connection is a ConnectionError.
  * @param {Response} response
  * @returns {AsyncGenerator<ServerEvent>}
  */
@@ -48,7 +48,7 @@ export async function* serverEvents(response) {
   let buffer = "";
   try {
     for (;;) {
-      const { done, value } = await orSilence(reader.read());
+      const { done, value } = await withTimeout(reader.read());
       if (done) return;
       buffer += value;
       const blocks = buffer.split("\n\n");
@@ -59,8 +59,8 @@ export async function* serverEvents(response) {
       }
     }
   } catch (error) {
-    throw error instanceof LinkError ? error : new LinkError(String(error));
+    throw error instanceof ConnectionError ? error : new ConnectionError(String(error));
   } finally {
-    reader.cancel().catch(() => {}); // hang up; on a line that is already dead this fails, and that is fine
+    reader.cancel().catch(() => {}); // disconnect; fails harmlessly when the connection is already lost
   }
 }

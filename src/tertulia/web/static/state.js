@@ -1,6 +1,6 @@
-// All the page knows, in one object; views are functions of it and are told when it changes.
+// The state of the page in one object; views are functions of it and are called when it changes.
 
-import { LinkError } from "./api.js";
+import { ConnectionError } from "./api.js";
 
 /**
  * A message that the server has not confirmed yet. `key` makes sending it twice harmless.
@@ -10,12 +10,17 @@ import { LinkError } from "./api.js";
  * @typedef {object} State
  * @property {import("./api.js").Bot[]} bots
  * @property {import("./api.js").Persona[]} personas
- * @property {import("./api.js").Line[]} list
+ * @property {import("./api.js").ConversationSummary[]} list
+ * @property {boolean} more whether there are conversations after those in the list
  * @property {import("./api.js").Conversation} conversation the open one; its id is null until its first message is sent
  * @property {Unsent | null} unsent
  * @property {boolean} ready whether the open conversation has been loaded
- * @property {boolean} lost whether the line to the server is down
+ * @property {boolean} lost whether the connection to the server is lost
  * @property {{message: string, hint: string} | null} alert
+ * @property {{id: string, text: string} | null} editing the message that is being edited
+ * @property {import("./api.js").SearchHit[] | null} hits what a search found; null without a search
+ * @property {boolean} times whether each turn shows its time
+ * @property {boolean} markdown whether Markdown in replies is formatted
  */
 
 /** @type {State} */
@@ -23,11 +28,16 @@ export const state = {
   bots: [],
   personas: [],
   list: [],
-  conversation: { id: null, title: "", bot: "", persona: null, turns: [] },
+  more: false,
+  conversation: { id: null, title: "", bot: "", persona: null, turns: [], earlier: null },
   unsent: null,
   ready: false,
   lost: false,
   alert: null,
+  editing: null,
+  hits: null,
+  times: false,
+  markdown: true,
 };
 
 /** @type {Set<(state: State) => void>} */
@@ -49,7 +59,7 @@ export function changeConversation(patch) {
   change({ conversation: { ...state.conversation, ...patch } });
 }
 
-/** The bot's turn that is being written, if any. @returns {Turn | undefined} */
+/** The bot's turn that is being generated, if any. @returns {Turn | undefined} */
 export function pending() {
   return state.conversation.turns.find((turn) => turn.status === "pending");
 }
@@ -57,12 +67,12 @@ export function pending() {
 /** Whether the page waits for a reply. */
 export const busy = () => Boolean(state.unsent ?? pending());
 
-/** @param {string | null} id @returns {string} the bot's name for people; the id of one that is no longer served */
+/** @param {string | null} id @returns {string} the bot's display name; its id if it is no longer served */
 export const botName = (id) => state.bots.find((bot) => bot.id === id)?.name ?? id ?? "a bot";
 
 /** @param {unknown} error anything that was thrown, shown to the user */
-export function complain(error) {
-  if (error instanceof LinkError) {
+export function showError(error) {
+  if (error instanceof ConnectionError) {
     change({ alert: { message: "The server could not be reached.", hint: "Check the connection and try again." } });
     return;
   }

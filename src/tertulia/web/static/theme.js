@@ -1,21 +1,21 @@
-// The remembered theme, put on <html> before anything is painted. The choice is kept only while it differs from what
-// the system asks for: who toggles back follows the system again.
+// Applies the saved theme to <html> before the first paint. The choice is saved only while it differs from the system's
+// setting: toggling back follows the system again.
 (() => {
   const KEY = "tertulia.theme";
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const system = () => (dark.matches ? "dark" : "light");
 
   /** @returns {string | null} */
-  function remembered() {
+  function saved() {
     try {
       return localStorage.getItem(KEY);
     } catch {
-      return null; // storage may be forbidden; the page works without
+      return null; // storage may be blocked; the page works without it
     }
   }
 
   /** @param {string | null} choice */
-  function remember(choice) {
+  function save(choice) {
     try {
       if (choice) localStorage.setItem(KEY, choice);
       else localStorage.removeItem(KEY);
@@ -31,14 +31,14 @@
   }
 
   const current = () => document.documentElement.dataset.theme ?? system();
-  apply(remembered());
+  apply(saved());
 
   window.tertuliaTheme = {
     current,
     toggle() {
       const next = current() === "dark" ? "light" : "dark";
       const choice = next === system() ? null : next;
-      remember(choice);
+      save(choice);
       apply(choice);
     },
     /** @param {() => void} listener */

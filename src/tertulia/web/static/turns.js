@@ -1,50 +1,18 @@
-// The nodes of the log: what people and bots said, with what can be done about it below.
-// What stands below a message is out of the live region's sight: only what was said is announced.
+// The nodes of the log: messages and replies, with their buttons and details below.
+// What is below a message is not live: screen readers announce only the message itself.
 
-import { $, h, icon, tool } from "./dom.js";
-import { botName, complain, state } from "./state.js";
-import { regenerate, undo } from "./talk.js";
+import { attemptBrowser, viewed, viewNote } from "./attempts.js";
+import { copyTool } from "./copying.js";
+import { brief, exact } from "./dates.js";
+import { h, icon, tool } from "./dom.js";
+import { editForm, startEditing } from "./editing.js";
+import { buildMarkup } from "./markup.js";
+import { regenerate, undo } from "./messages.js";
+import { botName, showError, state } from "./state.js";
+import { tone } from "./tones.js";
+import { whyTool } from "./why.js";
 
 /** @typedef {import("./api.js").Turn} Turn */
-
-const TONES = 6;
-const COPIED_MS = 1500;
-
-/** @param {string | null} bot @returns {string} a colour that stays the bot's own */
-function tone(bot) {
-  const place = state.bots.findIndex((known) => known.id === bot);
-  return `tone-${(place < 0 ? TONES - 1 : place) % TONES}`;
-}
-
-/** The clipboard where plain http has none. @param {string} text */
-function copyTheOldWay(text) {
-  const focused = /** @type {HTMLElement | null} */ (document.activeElement);
-  const field = document.createElement("textarea");
-  field.className = "sr";
-  field.value = text;
-  document.body.append(field);
-  field.select();
-  document.execCommand("copy");
-  field.remove();
-  focused?.focus();
-}
-
-/** @param {string} text @param {HTMLElement} button */
-async function copy(text, button) {
-  await navigator.clipboard.writeText(text).catch(() => copyTheOldWay(text));
-  $("said").textContent = "Copied";
-  button.replaceChildren(icon("check"));
-  window.setTimeout(() => {
-    button.replaceChildren(icon("copy"));
-    $("said").textContent = "";
-  }, COPIED_MS);
-}
-
-/** @param {string} text */
-function copyTool(text) {
-  const button = tool("Copy", "copy", () => copy(text, button));
-  return button;
-}
 
 /** @param {...(Node | string | false | null)} children */
 const below = (...children) => h("div", { class: "below", "aria-live": "off" }, ...children);
@@ -52,23 +20,41 @@ const below = (...children) => h("div", { class: "below", "aria-live": "off" }, 
 /** @param {string} words */
 const fact = (words) => h("span", { class: "fact" }, words);
 
+/** @param {Turn} turn */
+const time = (turn) =>
+  state.times && turn.created !== "" && h("time", { class: "fact", datetime: turn.created, title: exact(turn.created) }, brief(turn.created));
+
 /** @param {Turn} turn @returns {HTMLElement} */
 function bubble(turn) {
-  const box = h("div", { class: turn.status === "failed" ? "bubble failed" : "bubble", dir: "auto" }, turn.text);
+  const rich = state.markdown && turn.markup !== null;
+  const kind = `bubble${turn.status === "failed" ? " failed" : ""}${rich ? " rich" : ""}`;
+  const title = turn.created && exact(turn.created);
+  const content = rich ? buildMarkup(turn.markup ?? []) : [turn.text];
+  const box = h("div", { class: kind, dir: "auto", title }, ...content);
   let remark = "";
   if (turn.status === "failed") remark = turn.error || "This reply failed.";
-  else if (turn.status === "stopped" && !turn.text) remark = "Stopped before a word was said.";
-  if (remark) box.append(h("span", { class: "aside" }, turn.text && "\n", remark));
+  else if (turn.status === "stopped" && !turn.text) remark = "Stopped before the first word.";
+  if (remark) box.append(h("p", { class: "aside" }, remark, turn.hint && ` ${turn.hint}`));
   return box;
 }
 
 /** @param {Turn} turn @returns {HTMLElement} */
 export function userTurn(turn) {
+  const editing = state.editing?.id === turn.id ? state.editing : null;
+  if (editing) {
+    const form = editForm(turn, editing.text);
+    return h("article", { class: "turn user editing", "data-turn": turn.id, "aria-live": "off" }, form);
+  }
+  const shown = viewed(turn);
   const heading = h("span", { class: "sr" }, "You said:");
-  return h("article", { class: "turn user" }, heading, bubble(turn), below(copyTool(turn.text)));
+  const pencil = tool("Edit and send again", "pencil", () => startEditing(turn));
+  pencil.classList.add("edit");
+  const tools = below(time(shown), viewNote(turn), attemptBrowser(turn), shown === turn && pencil, copyTool(shown.text));
+  const kind = shown === turn ? "turn user" : "turn user unused";
+  return h("article", { class: kind, "data-turn": turn.id }, heading, bubble(shown), tools);
 }
 
-/** A message on its way. @param {string} text @returns {HTMLElement} */
+/** A message that is being sent. @param {string} text @returns {HTMLElement} */
 export function unsentTurn(text) {
   const box = h("div", { class: "bubble", dir: "auto" }, text);
   const note = below(state.lost ? "not sent yet" : "sending");
@@ -77,49 +63,65 @@ export function unsentTurn(text) {
 
 /** @param {Turn} turn @returns {HTMLElement} */
 export function botTurn(turn) {
-  const name = botName(turn.bot);
-  const seconds = turn.seconds === null ? null : `answered in ${turn.seconds.toFixed(1)} s`;
+  const shown = viewed(turn);
+  const name = botName(shown.bot);
+  const seconds = shown.seconds === null ? null : `answered in ${shown.seconds.toFixed(1)} s`;
   const facts = below(
-    h("span", { class: `who ${tone(turn.bot)}`, title: seconds }, name),
-    turn.attempts > 1 && fact(`attempt ${turn.attempts}`),
-    turn.status === "stopped" && fact("stopped"),
-    turn.text !== "" && copyTool(turn.text),
+    h("span", { class: `who ${tone(shown.bot)}`, title: seconds }, name),
+    time(shown),
+    shown.status === "stopped" && fact("stopped"),
+    attemptBrowser(turn),
+    viewNote(turn),
+    shown.text !== "" && copyTool(shown.text),
+    (shown.status === "done" || shown.status === "stopped") && whyTool(shown),
   );
-  return h("article", { class: "turn bot" }, h("span", { class: "sr" }, `${name} said:`), bubble(turn), facts);
+  const kind = shown === turn ? "turn bot" : "turn bot unused";
+  const heading = h("span", { class: "sr" }, `${name} said:`);
+  return h("article", { class: kind, "data-turn": turn.id }, heading, bubble(shown), facts);
 }
 
 /**
- * Only the last reply can be made again or taken back. The node stays as it is: a new one would be announced again.
+ * Only the last reply can be regenerated or undone. The node itself is kept: a new one would be announced again.
  * @param {HTMLElement} node of a bot's turn
  * @param {boolean} last
  */
 export function markLast(node, last) {
   if (node.classList.toggle("last", last) === Boolean(node.querySelector(".ending"))) return;
-  if (!last) node.querySelector(".ending")?.remove();
+  if (!last) for (const part of node.querySelectorAll(".ending")) part.remove();
   else {
-    const again = tool("Regenerate the reply", "again", () => regenerate().catch(complain));
-    const back = tool("Undo the last message", "undo", () => undo().catch(complain));
+    const onclick = () => regenerate().catch(showError);
+    const back = tool("Undo the last message", "undo", () => undo().catch(showError));
+    const failed = node.querySelector(".bubble.failed");
+    const retry = h("button", { type: "button", class: "button small ending", onclick }, icon("again"), "Try again");
+    failed?.append(retry);
+    const again = !failed && tool("Regenerate the reply", "again", onclick);
     node.querySelector(".below")?.append(h("span", { class: "ending" }, again, back));
   }
 }
 
 /**
- * A reply in the making.
+ * A reply that is being generated.
  * @param {Turn} turn
- * @returns {{node: HTMLElement, text: Text}} `text` is what is written on
+ * @returns {{node: HTMLElement, text: Text}} `text` is the node to append to
  */
-export function livingTurn(turn) {
+export function streamingTurn(turn) {
   const name = botName(turn.bot);
-  const dots = h("span", { class: "typing" }, h("i"), h("i"), h("i"), h("span", { class: "sr" }, `${name} is writing`));
+  const dots = h("span", { class: "typing" }, h("i"), h("i"), h("i"), h("span", { class: "sr" }, `${name} is typing`));
   const text = document.createTextNode(turn.text);
-  const box = h("div", { class: "bubble", dir: "auto" }, turn.text ? text : dots);
+  const box = h("div", { class: turn.text ? "bubble growing" : "bubble", dir: "auto" }, turn.text ? text : dots);
   const facts = below(
     h("span", { class: `who ${tone(turn.bot)}` }, name),
     turn.attempts > 1 && fact(`attempt ${turn.attempts}`),
   );
-  const node = h("article", { class: "turn bot living", "aria-live": "off", "aria-busy": "true" }, box, facts);
+  const node = h("article", { class: "turn bot streaming", "aria-live": "off", "aria-busy": "true" }, box, facts);
   return { node, text };
 }
 
 /** @param {string} bot @returns {HTMLElement} */
 export const divider = (bot) => h("p", { class: "switch" }, `now talking to ${botName(bot)}`);
+
+/** @param {() => Promise<void>} load @returns {HTMLElement} */
+export function earlierButton(load) {
+  const onclick = () => load().catch(showError);
+  return h("p", { class: "earlier", "aria-live": "off" }, h("button", { type: "button", class: "button small", onclick }, "Show earlier messages"));
+}

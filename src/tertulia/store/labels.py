@@ -1,0 +1,205 @@
+"""Labels: what participants answered. `StudyStore` is built on it.
+
+Nothing is overwritten. A later label of the same target and question supersedes the earlier one, and an undone one
+gives way to its predecessor; `current` marks the one that counts, and all the others stay.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
+from functools import partial
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Row, Select, bindparam, insert, select, update
+
+from tertulia.core.dialogue import Json
+from tertulia.store.records import NotFound
+from tertulia.store.schema import assignment_conversations, assignments, labels, study_units, turns
+from tertulia.store.study_base import StudyBase, assignment_row, check_live, conversations_of, study_row
+from tertulia.store.study_records import KeyReused, LabelRecord, LabelRow, NewLabel
+from tertulia.store.validation import check_names, json_value
+
+ASSIGNMENTS_PER_PAGE = 100
+TURN_PREFIX = "turn:"
+"""A target with this prefix is a turn of a conversation that was held for the assignment."""
+
+_A, _L, _U = assignments.c, labels.c, study_units.c
+_COLUMNS = [_L[field.name] for field in fields(LabelRecord)]
+_OF_ASSIGNMENT = select(*_COLUMNS).where(_L.assignment == bindparam("id")).order_by(_L.number)
+_LONG: Select[Any] = (
+    select(*_COLUMNS, *(_A[name] for name in ("study", "unit", "participant", "state", "side_order")), _U.bots)
+    .join(assignments, _A.id == _L.assignment)
+    .join(study_units, (_U.study == _A.study) & (_U.id == _A.unit))
+    .where(_L.assignment.in_(bindparam("assignments", expanding=True)))
+    .order_by(_L.assignment, _L.number)
+)
+_SET_FLAGS = (
+    update(labels)
+    .where(_L.assignment == bindparam("within"), _L.number == bindparam("at"))
+    .values(current=bindparam("is_current"), undone=bindparam("is_undone"))
+)
+
+
+class StudyLabels(StudyBase):
+    """Adding, undoing and reading labels."""
+
+    def add_labels(
+        self,
+        assignment: str,
+        participant: str,
+        new: Iterable[tuple[str, str, Json]],
+        key: str,
+        seconds: float | None = None,
+    ) -> tuple[LabelRecord, ...]:
+        """Add (target, question, value) labels to a participant's live assignment; returns them once on disk.
+
+        The key identifies the request: the same labels with the same key again add nothing and return what is stored.
+        """
+        check_names(key=key)
+        batch = [NewLabel(target, question, json_value(value, "label")) for target, question, value in new]
+        for label in batch:
+            check_names(target=label.target, question=label.question)
+        elapsed = json_value(seconds, "seconds")
+
+        def add(connection: Connection) -> tuple[LabelRecord, ...]:
+            row = assignment_row(connection, assignment, participant, lock=True)
+            stored = _labels_of(connection, assignment)
+            if earlier := tuple(label for label in stored if label.key == key):
+                if [NewLabel(label.target, label.question, label.value) for label in earlier] != batch:
+                    raise KeyReused
+                return earlier
+            now = self._now()
+            check_live(connection, row, now)
+            _check_turns(connection, assignment, batch)
+            rows = [
+                {"assignment": assignment, "number": number, "key": key, "seconds": elapsed, "created": now}
+                | {**label._asdict(), "current": True, "undone": False}
+                for number, label in enumerate(batch, len(stored))
+            ]
+            if rows:
+                connection.execute(insert(labels), rows)
+            added = _refresh(connection, assignment, {(label.target, label.question) for label in batch})
+            return tuple(label for label in added if label.key == key)
+
+        return self._database.write(add)
+
+    def undo_labels(self, assignment: str, participant: str, key: str) -> tuple[LabelRecord, ...]:
+        """Undo the labels of one request: the labels that they superseded count again. Returns the current labels."""
+        check_names(key=key)
+
+        def undo(connection: Connection) -> tuple[LabelRecord, ...]:
+            row = assignment_row(connection, assignment, participant, lock=True)
+            batch = [label for label in _labels_of(connection, assignment) if label.key == key]
+            if not batch:
+                raise NotFound("label")
+            if not all(label.undone for label in batch):
+                check_live(connection, row, self._now())
+                of_key = update(labels).where(_L.assignment == assignment, _L.key == key)
+                connection.execute(of_key.values(undone=True))
+            refreshed = _refresh(connection, assignment, {(label.target, label.question) for label in batch})
+            return tuple(label for label in refreshed if label.current)
+
+        return self._database.write(undo)
+
+    def labels_of(self, assignment: str, *, history: bool = False) -> tuple[LabelRecord, ...]:
+        """The current labels of an assignment in the order of arrival; with `history`, all of them."""
+
+        def read(connection: Connection) -> tuple[LabelRecord, ...]:
+            stored = _labels_of(connection, assignment)
+            if not stored:
+                assignment_row(connection, assignment)  # refuses one that does not exist
+            return tuple(label for label in stored if history or label.current)
+
+        return self._database.read(read)
+
+    def rows(self, study: str, *, history: bool = False, unfinished: bool = False) -> Iterator[LabelRow]:
+        """The labels of a study in long format, read page by page. Pseudonyms, and never identities.
+
+        Current labels of submitted assignments; with `history`, also superseded and undone ones; with `unfinished`,
+        also those of assignments that are live, expired or released.
+        """
+        ids = select(_A.id).where(_A.study == study).order_by(_A.id)
+        ids = ids if unfinished else ids.where(_A.state == "submitted")
+
+        def read_ids(connection: Connection) -> Sequence[str]:
+            study_row(connection, study)
+            return connection.scalars(ids).all()
+
+        all_ids = self._database.read(read_ids)
+        for start in range(0, len(all_ids), ASSIGNMENTS_PER_PAGE):
+            page = all_ids[start : start + ASSIGNMENTS_PER_PAGE]
+            yield from self._database.read(partial(_label_rows, ids=page, history=history))
+
+
+def _labels_of(connection: Connection, assignment: str) -> list[LabelRecord]:
+    return [LabelRecord(*row) for row in connection.execute(_OF_ASSIGNMENT, {"id": assignment})]
+
+
+def _refresh(connection: Connection, assignment: str, changed: set[tuple[str, str]]) -> list[LabelRecord]:
+    """Mark the latest label that was not undone as current, for each changed target and question."""
+    stored = _labels_of(connection, assignment)
+    latest = {(label.target, label.question): label.number for label in stored if not label.undone}
+    values = [
+        {"within": assignment, "at": label.number, "is_current": is_current, "is_undone": label.undone}
+        for label in stored
+        if (pair := (label.target, label.question)) in changed
+        and (is_current := latest.get(pair) == label.number) != label.current
+    ]
+    if not values:
+        return stored
+    connection.execute(_SET_FLAGS, values)
+    return _labels_of(connection, assignment)
+
+
+def _check_turns(connection: Connection, assignment: str, batch: Sequence[NewLabel]) -> None:
+    """Refuse labels of turns that are not in a conversation of this assignment."""
+    ids = {label.target.removeprefix(TURN_PREFIX) for label in batch if label.target.startswith(TURN_PREFIX)}
+    if not ids:
+        return
+    link = assignment_conversations.c
+    own = select(turns.c.id).join(assignment_conversations, link.conversation == turns.c.conversation)
+    own = own.where(link.assignment == assignment, turns.c.id.in_(ids))
+    if len(connection.scalars(own).all()) < len(ids):
+        raise NotFound("turn")
+
+
+class _Turn(NamedTuple):
+    id: str
+    conversation: str
+    text: str
+    bot: str | None
+    reply: dict[str, Json] | None
+
+
+def _label_rows(connection: Connection, ids: Sequence[str], *, history: bool) -> list[LabelRow]:
+    """The labels of some assignments, with the turns and conversations that they refer to."""
+    page = connection.execute(_LONG if history else _LONG.where(_L.current), {"assignments": list(ids)}).all()
+    conversations = conversations_of(connection, {row.assignment for row in page})
+    turn_ids = [row.target.removeprefix(TURN_PREFIX) for row in page if row.target.startswith(TURN_PREFIX)]
+    labelled = select(*(turns.c[name] for name in _Turn._fields)).where(turns.c.id.in_(turn_ids))
+    by_target = {f"{TURN_PREFIX}{row.id}": _Turn(*row) for row in connection.execute(labelled)}
+    return [_label_row(row, conversations.get(row.assignment, ()), by_target.get(row.target)) for row in page]
+
+
+def _label_row(row: Row[Any], conversations: tuple[str, ...], turn: _Turn | None) -> LabelRow:
+    only = conversations[0] if len(conversations) == 1 else None
+    return LabelRow(
+        study=row.study,
+        unit=row.unit,
+        bots=tuple(row.bots),
+        side_order=tuple(row.side_order),
+        participant=row.participant,
+        assignment=row.assignment,
+        state=row.state,
+        number=row.number,
+        target=row.target,
+        question=row.question,
+        value=row.value,
+        created=row.created,
+        seconds=row.seconds,
+        current=row.current,
+        conversation=turn.conversation if turn else only,
+        conversations=conversations,
+        turn_text=turn.text if turn else None,
+        turn_bot=turn.bot if turn else None,
+        reply=turn.reply if turn else None,
+    )

@@ -1,0 +1,67 @@
+"""Checks of what is stored. PostgreSQL refuses NUL, no database takes half a surrogate pair, and JSON has no NaN.
+
+Texts are stored unchanged or not at all: cleaning them (`tertulia.core.text.clean`) is up to the caller.
+"""
+
+import math
+from collections.abc import Mapping
+
+from tertulia.core.dialogue import Json
+from tertulia.core.errors import UsageError
+from tertulia.store.records import NotFound
+
+NAME_LENGTH = 200
+"""Maximum length of an owner, key, id or bot: PostgreSQL cannot index much more."""
+
+
+def check_text(text: str, what: str) -> None:
+    """Refuse a text that not every database can store."""
+    if not _is_storable(text):
+        raise UsageError(
+            f"The {what} cannot be stored: it contains a NUL character or half a surrogate pair.",
+            hint="Pass it through tertulia.core.text.clean first.",
+        )
+
+
+def check_names(**names: str | None) -> None:
+    """Refuse owners, keys, ids and bots that cannot be indexed; None means not given."""
+    for what, name in names.items():
+        if name is None:
+            continue
+        if not 1 <= len(name) <= NAME_LENGTH:
+            raise UsageError(f"The {what} must have 1 to {NAME_LENGTH} characters, not {len(name)}.")
+        check_text(name, what)
+
+
+def check_id(id: str, kind: str) -> None:  # noqa: A002 - an id is called id everywhere
+    """Refuse an id that cannot be stored, with the same error as one that does not exist."""
+    if len(id) > NAME_LENGTH or not _is_storable(id):
+        raise NotFound(kind)
+
+
+def json_value(value: Json, what: str) -> Json:
+    """The value as JSON: tuples become lists, and NaN and infinity null, so that no reply is lost because of its score.
+
+    >>> json_value({"score": float("-inf"), "candidates": ("a", "b")}, "reply")
+    {'score': None, 'candidates': ['a', 'b']}
+    """
+    match value:
+        case str():
+            check_text(value, what)
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+        case None | bool() | int():
+            return value
+        case Mapping():
+            return {json_value(str(key), what): json_value(item, what) for key, item in value.items()}
+        case list() | tuple():
+            return [json_value(item, what) for item in value]
+    raise UsageError(f"The {what} contains a {type(value).__name__}, which is not a JSON type.")
+
+
+def _is_storable(text: str) -> bool:
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False

@@ -1,0 +1,41 @@
+"""Who takes part: a participant at their place in a study, and somebody who comes by a link."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tertulia.core.dialogue import Json
+from tertulia.store.study_records import ParticipantRecord, StudyRecord
+from tertulia.study.config import StudyConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Rater:
+    """A participant at their place in a study."""
+
+    study: StudyRecord
+    config: StudyConfig
+    participant: ParticipantRecord
+
+    @property
+    def id(self) -> str:
+        """The participant's pseudonym."""
+        return self.participant.id
+
+    @property
+    def language(self) -> str:
+        """The language they chose, else the study's first one."""
+        chosen = self.participant.data.get("language") or self.participant.language
+        return chosen if chosen in self.config.languages else self.config.languages[0]
+
+    @property
+    def lease_seconds(self) -> float:
+        """How long a task is kept for them."""
+        return self.config.lease_minutes * 60
+
+
+class Entry(NamedTuple):
+    """Who comes, according to the link they opened."""
+
+    source: str
+    external_id: str
+    meta: dict[str, Json]
