@@ -1,3 +1,3 @@
 """Tertulia: a lab for open-domain dialogue, in four verbs: corpus, train, talk, judge."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

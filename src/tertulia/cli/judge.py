@@ -1,21 +1,99 @@
-"""`tertulia judge ...`: verdicts on bots."""
+"""`tertulia judge ...`: judge bots and models. Every command prints its report and can save a judged run."""
 
-import typer
+from tertulia.cli.command import command
+from tertulia.cli.help import App
+from tertulia.cli.output import Bars, print_problems
+from tertulia.cli.report import print_report
+from tertulia.core.codec import Problems
+from tertulia.judge.config import JudgeConfig, PerplexityConfig, ProfileConfig, RankConfig, SamplesConfig
+from tertulia.judge.profiles import run_profiles
+from tertulia.judge.rank import run_rank
+from tertulia.judge.report import RunReport, report_run, save_judged
+from tertulia.judge.runs import JudgedRun, check_out, describe_data
+from tertulia.lab.curve import CurveConfig, run_curve
 
-from tertulia.cli.judge_curve import curve
-from tertulia.cli.judge_perplexity import perplexity
-from tertulia.cli.judge_profiles import profiles
-from tertulia.cli.judge_rank import rank
-from tertulia.cli.judge_samples import samples
-
-app = typer.Typer()
-app.command()(rank)
-app.command()(curve)
-app.command()(profiles)
-app.command()(perplexity)
-app.command()(samples)
+app = App()
 
 
 @app.callback()
 def judge() -> None:
     """Judge bots."""
+
+
+@app.command()
+@command(RankConfig)
+def rank(settings: RankConfig, *, as_json: bool) -> None:
+    """Measure how often bots find the true reply among distractors, with 95% intervals."""
+    check_out(settings.out)
+    problems = Problems()
+    with Bars() as bars:
+        run = run_rank(settings, bars, problems)
+        bars.step("Reporting")
+        report = _report(run, settings)
+        if settings.report:
+            report_run(run).save_html(settings.report)
+    print_report(report, as_json=as_json)
+    print_problems(problems)
+
+
+@app.command()
+@command(CurveConfig)
+def curve(settings: CurveConfig, *, as_json: bool) -> None:
+    """Train a recipe on more and more dialogues and measure hits@1 by training size (Ubuntu paper, figure 3)."""
+    check_out(settings.out)
+    problems = Problems()
+    with Bars() as bars:
+        run = run_curve(settings, bars, problems)
+        bars.step("Reporting")
+        report = save_judged(run, settings.out, data=describe_data(str(run.config["data"]), settings.split or None))
+    print_report(report, as_json=as_json)
+    print_problems(problems)
+
+
+@app.command()
+@command(ProfileConfig)
+def profiles(settings: ProfileConfig, *, as_json: bool) -> None:
+    """Measure how often tf-idf predicts a speaker's profile wrongly (Persona-Chat, tables 13 and 14)."""
+    check_out(settings.out)
+    problems = Problems()
+    with Bars() as bars:
+        run = run_profiles(settings, bars, problems)
+        report = _report(run, settings)
+    print_report(report, as_json=as_json)
+    print_problems(problems)
+
+
+@app.command()
+@command(PerplexityConfig)
+def perplexity(settings: PerplexityConfig, *, as_json: bool) -> None:
+    """Measure the perplexity of models on human turns, and how similar their replies are to human ones."""
+    from tertulia.judge.perplexity import run_perplexity  # needs torch, which the other judges do not
+
+    check_out(settings.out)
+    problems = Problems()
+    with Bars() as bars:
+        run = run_perplexity(settings, bars, problems)
+        bars.step("Reporting")
+        report = _report(run, settings)
+    print_report(report, as_json=as_json)
+    print_problems(problems)
+
+
+@app.command()
+@command(SamplesConfig)
+def samples(settings: SamplesConfig, *, as_json: bool) -> None:
+    """Compare a model's best samples with beam search, and the effect of more samples (Meena, tables 2 and 3)."""
+    from tertulia.judge.samples import run_samples  # needs torch, which the other judges do not
+
+    check_out(settings.out)
+    with Bars() as bars:
+        run = run_samples(settings, bars)
+        report = save_judged(run, settings.out) if settings.out else report_run(run, plots=False)
+    print_report(report, as_json=as_json)
+
+
+def _report(run: JudgedRun, settings: JudgeConfig) -> RunReport:
+    """The report of a run, which is saved if the settings name a folder."""
+    if settings.out:
+        return save_judged(run, settings.out, data=describe_data(settings.data, settings.selected_split))
+    return report_run(run, plots=False)

@@ -1,6 +1,6 @@
-"""The command line's root. Only the command that is called is imported, so that `tertulia --help` answers at once.
+"""The root of the command line. Only the command that is called is imported, which keeps `tertulia --help` fast.
 
-All errors of the `TertuliaError` family end here: what was wrong and what to do next on stderr, and an exit code.
+Errors of the `TertuliaError` family end here: the message and the hint go to stderr, followed by an exit code.
 """
 
 import sys
@@ -11,65 +11,71 @@ from typing import NamedTuple
 import typer
 
 from tertulia import __version__
+from tertulia.cli.help import App
 from tertulia.core.errors import TertuliaError
 
 
 class Command(NamedTuple):
-    """A verb: where it lives, and its line in the help."""
+    """A command: where it is defined, and its line of help."""
 
     target: str
     help: str
 
 
 COMMANDS = {
-    "demo": Command("tertulia.cli.demo:demo", "The main job, end to end, on the bundled sample."),
-    "corpus": Command("tertulia.cli.corpus:app", "Look at, convert and mine corpora."),
-    "train": Command("tertulia.cli.train:train", "Train what a recipe's TOML file describes."),
+    "demo": Command("tertulia.cli.demo:demo", "Run everything on the bundled sample: mine, rank, talk, report, serve."),
+    "corpus": Command("tertulia.cli.corpus:app", "Download, inspect, convert and mine corpora."),
+    "train": Command("tertulia.cli.train:train", "Train the model that a recipe (a TOML file) describes."),
     "chat": Command("tertulia.cli.chat:chat", "Talk to a bot in the terminal."),
     "serve": Command("tertulia.cli.serve:serve", "Serve bots: a chat page and an OpenAI-compatible API."),
+    "key": Command("tertulia.cli.key:key", "Make an API key for the server."),
+    "account": Command("tertulia.cli.account:app", "Manage the accounts of researchers."),
+    "store": Command("tertulia.cli.store:app", "Export the conversations of a server."),
     "selfplay": Command("tertulia.cli.selfplay:selfplay", "Let bots talk to each other."),
-    "judge": Command("tertulia.cli.judge:app", "Judge bots: ranking, perplexity, samples, learning curves, profiles."),
+    "judge": Command("tertulia.cli.judge:app", "Judge bots: ranking, perplexity, samples and learning curves."),
+    "study": Command("tertulia.cli.study:app", "Studies with people: plan, open, simulate, report."),
+    "report": Command("tertulia.cli.report:report", "Report the results of judged runs and compare them."),
 }
 
 
 def build(load: Sequence[str] = ()) -> typer.Typer:
-    """The root command; the commands named in `load` are real, the others only lines of the help."""
-    root = typer.Typer(
+    """The root command. The commands named in `load` are imported; the others are only lines of help."""
+    root = App(
         name="tertulia",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         add_completion=False,
-        help="A lab for open-domain dialogue: corpus, train, talk, judge.",
+        help="A lab for open-domain dialogue: build corpora, train models, talk to bots, and judge them.",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
 
     @root.callback()
     def options(
         version: bool = typer.Option(
-            False, "--version", help="Print the version and stop.", is_eager=True, callback=_version
+            False, "--version", help="Print the version and exit.", is_eager=True, callback=_version
         ),
     ) -> None:
         pass
 
     for name, command in COMMANDS.items():
         if name not in load:
-            root.command(name, help=command.help)(_line_of_help)
+            root.command(name, help=command.help)(_not_loaded)
             continue
         module, _, attribute = command.target.partition(":")
-        thing = getattr(import_module(module), attribute)
-        if isinstance(thing, typer.Typer):
-            root.add_typer(thing, name=name, help=command.help, no_args_is_help=True)
+        target = getattr(import_module(module), attribute)
+        if isinstance(target, typer.Typer):
+            root.add_typer(target, name=name, help=command.help, no_args_is_help=True)
         else:
-            root.command(name, help=command.help, no_args_is_help=name == "chat")(thing)
+            root.command(name, help=command.help, no_args_is_help=name == "chat")(target)
     return root
 
 
 def run(argv: Sequence[str] | None = None) -> None:
     """The entry point of the `tertulia` command."""
     args = list(sys.argv[1:] if argv is None else argv)
-    called = next((a for a in args if not a.startswith("-")), None)
+    name = next((argument for argument in args if not argument.startswith("-")), None)
     try:
-        build([called] if called in COMMANDS else [])(args, prog_name="tertulia")
+        build([name] if name in COMMANDS else [])(args, prog_name="tertulia")
     except TertuliaError as error:
         typer.secho(f"Error: {error.message}", fg="red", err=True)
         if error.hint:
@@ -78,16 +84,23 @@ def run(argv: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     except BrokenPipeError:
-        # The reader of our output has gone (`| head`): nothing to say, and nobody to say it to.
+        # The reader of our output is gone (`| head`): there is nobody to report to.
         sys.stderr.close()
+        raise SystemExit(1) from None
+    except OSError as error:
+        # A path that cannot be written: a file instead of a folder, no permission, a full disk.
+        if error.filename is None:
+            raise
+        typer.secho(f"Error: {error.filename}: {error.strerror}.", fg="red", err=True)
+        typer.echo("Check the path, or choose another.", err=True)
         raise SystemExit(1) from None
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(__version__)
         raise typer.Exit
 
 
-def _line_of_help() -> None:
-    raise AssertionError("a command was called that had not been loaded")
+def _not_loaded() -> None:
+    raise AssertionError("a command was called that was not loaded")

@@ -1,12 +1,11 @@
-"""What all commands share: options made from config fields, tables, JSON, progress bars on stderr."""
+"""What all commands share: tables, JSON, progress bars on stderr."""
 
 import json
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 import typer
 from rich.console import Console
@@ -15,35 +14,10 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from tertulia.core.codec import Problems
-from tertulia.core.config import Config
 from tertulia.core.progress import Pace, duration
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False)
-
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", help="Read options from this TOML file; those given here win.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print figures as JSON on standard output.")]
-
-
-def option(config: type[Config], field: str, *names: str) -> Any:
-    """An option whose help text is the config field's, default included."""
-    return typer.Option(*names, help=_help(config, field), show_default=False)
-
-
-def argument(config: type[Config], field: str) -> Any:
-    """An argument whose help text is the config field's."""
-    return typer.Argument(help=_help(config, field), show_default=False)
-
-
-def _help(config: type[Config], field: str) -> str:
-    info = config.model_fields[field]
-    default = info.default
-    if info.is_required() or default is None or default is False or default in ("", ()):
-        return info.description or ""
-    shown = " ".join(map(str, default)) if isinstance(default, tuple) else default
-    return f"{info.description} [default: {shown}]".replace("True]", "yes]")
 
 
 def print_json(value: Any) -> None:
@@ -53,16 +27,22 @@ def print_json(value: Any) -> None:
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "") -> None:
     """A table for people; cells are text, never markup."""
-    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    table = Table(
+        title=Text(title, style="table.title") if title else None,
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+        header_style="bold",
+    )
     for i, name in enumerate(head):
-        table.add_column(name, justify="right" if i else "left", overflow="fold")  # a name cut short may be any name
+        table.add_column(name, justify="right" if i else "left", overflow="fold")  # a truncated name is ambiguous
     for row in rows:
         table.add_row(*(Text(str(cell)) for cell in row))
     out.print(table)
 
 
-def tell_problems(problems: Problems) -> None:
-    """Say what was skipped, if anything was."""
+def print_problems(problems: Problems) -> None:
+    """Print what was skipped, if anything was."""
     if problems.count:
         err.print(Text(f"Skipped {problems.count} damaged lines, for example:", style="yellow"))
         for example in problems.examples:
@@ -70,13 +50,13 @@ def tell_problems(problems: Problems) -> None:
 
 
 class Bars(AbstractContextManager["Bars"]):
-    """Progress bars: one line per step, with its time, what is left of it and what it says of itself.
+    """Progress bars on stderr: one line per step, with its elapsed and remaining time and its note.
 
-    Where there is no terminal, plain lines: one at the end of each step, and one a minute in a long one.
+    Without a terminal, plain lines: one at the end of each step, and one per minute during a long step.
     """
 
     LINE_SECONDS = 60.0
-    """Between plain lines."""
+    """Seconds between two plain lines."""
 
     def __init__(self) -> None:
         self._progress = Progress(
@@ -91,7 +71,7 @@ class Bars(AbstractContextManager["Bars"]):
             disable=not err.is_terminal,
         )
         self._task: TaskID | None = None
-        self._title, self._start, self._note, self._said = "", 0.0, "", 0.0
+        self._title, self._start, self._note, self._last_line = "", 0.0, "", 0.0
         self._pace = Pace(None)
 
     def __enter__(self) -> Self:
@@ -106,32 +86,32 @@ class Bars(AbstractContextManager["Bars"]):
         self._progress.stop()
 
     def step(self, title: str, total: int | None = None) -> None:
-        """End the step before, begin the next."""
+        """End the previous step and begin this one."""
         self._end()
         self._title, self._start, self._pace = title, time.perf_counter(), Pace(total)
-        self._said = self._start
+        self._last_line = self._start
         self._task = self._progress.add_task(title, total=total, left="", note="")
 
     def advance(self, n: int = 1) -> None:
-        """Move the bar; now and then a line where there is none."""
+        """Move the bar, or print a line from time to time."""
         if self._task is None:
             return
         self._pace.advance(n)
-        self._progress.update(self._task, advance=n, left=self._left())
+        self._progress.update(self._task, advance=n, left=self._remaining())
         now = time.perf_counter()
-        if not err.is_terminal and now - self._said >= self.LINE_SECONDS:
-            self._said = now
+        if not err.is_terminal and now - self._last_line >= self.LINE_SECONDS:
+            self._last_line = now
             of = f"{self._pace.done}/{self._pace.total}" if self._pace.total else f"{self._pace.done}"
-            line = ", ".join(part for part in (f"{self._title} {of}", self._left(), self._note) if part)
+            line = ", ".join(part for part in (f"{self._title} {of}", self._remaining(), self._note) if part)
             err.print(Text(line), soft_wrap=True)
 
     def note(self, text: str) -> None:
-        """Shown beside the step."""
+        """Shown next to the step."""
         self._note = text
         if self._task is not None:
             self._progress.update(self._task, note=text)
 
-    def _left(self) -> str:
+    def _remaining(self) -> str:
         left = self._pace.left()
         return "" if left is None else f"{duration(left)} left"
 

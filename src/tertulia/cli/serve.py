@@ -1,41 +1,90 @@
 """`tertulia serve`: the chat page and the OpenAI-compatible API."""
 
+import atexit
+import getpass
 import os
+import shutil
+import sys
+import tempfile
 from collections.abc import Iterable
-from typing import Annotated
+from pathlib import Path
+
+from pydantic import SecretStr
 
 from tertulia import sample
-from tertulia.cli.output import Bars, ConfigFile, argument, option, out
-from tertulia.core.config import resolve
-from tertulia.store import Store
-from tertulia.web.app import create_app
-from tertulia.web.server import bind
-from tertulia.web.server import serve as serve_app
-from tertulia.web.serving import ServeConfig, make_bots
+from tertulia.cli.command import command
+from tertulia.cli.output import out
+from tertulia.core.errors import UsageError
+from tertulia.web.config import ServeConfig, lazy_bots
+from tertulia.web.exposure import check_exposure
+from tertulia.web.server import run
 
 
-def serve(
-    bots: Annotated[list[str] | None, argument(ServeConfig, "bots")] = None,
-    host: Annotated[str | None, option(ServeConfig, "host", "--host")] = None,
-    port: Annotated[int | None, option(ServeConfig, "port", "--port")] = None,
-    db: Annotated[str | None, option(ServeConfig, "db", "--db")] = None,
-    config: ConfigFile = None,
-) -> None:
-    """Serve bots. Conversations are kept; the API key for /v1, if you want one, is read from TERTULIA_API_KEY."""
-    given = {"bots": bots or None, "host": host, "port": port, "db": db, "api_key": os.environ.get("TERTULIA_API_KEY")}
-    run_server(resolve(ServeConfig, config, given))
+@command(ServeConfig)
+def serve(config: ServeConfig) -> None:
+    """Serve bots: a chat page, whose conversations are stored, and an OpenAI-compatible API under /v1.
+
+    Beyond this machine, it must be protected: by a password for the page (--password, TERTULIA_PASSWORD), by API keys
+    (TERTULIA_API_KEY, or [keys.NAME] in the config file), or explicitly by nothing (--open).
+    """
+    run_server(config)
 
 
 def run_server(config: ServeConfig) -> None:
-    """Make the bots, open the store, serve until told to stop."""
-    bind(config.host, config.port).close()  # a taken port should be known before bots are loaded
-    with Bars() as bars:
-        bars.step(f"Loading {len(config.bots)} bots")
-        bots = make_bots(config.bots)
-    with Store.open(config.db) as store:
-        app = create_app(bots, store, personas=sample.personas(), settings=config)
-        serve_app(app, config.host, config.port, ready=lambda address: _tell(address, bots))
+    """Open the database, load the bots in the background, and serve until a signal comes."""
+    config = with_secrets(config)
+    check_exposure(config)
+    setup_links: list[str] = []
+
+    def ready(address: str) -> None:
+        _print_address(address, lazy_bots(config.bots))
+        for path in setup_links:
+            out.print(f"Researchers: create the first account, once, at {address}{path}", markup=False)
+
+    run(config, personas=sample.personas(), ready=ready, on_setup=setup_links.append)
 
 
-def _tell(address: str, bots: Iterable[str]) -> None:
+def _print_address(address: str, bots: Iterable[str]) -> None:
     out.print(f"\nServing {', '.join(bots)} at {address} (API: {address}/v1). Stop with Ctrl-C.", markup=False)
+
+
+_SECRETS = {
+    "TERTULIA_API_KEY": "api_key",
+    "TERTULIA_PASSWORD": "password",
+    "TERTULIA_SESSION_SECRET": "session_secret",
+}
+"""Environment variables, and the fields of the config that they set."""
+
+
+def with_secrets(config: ServeConfig) -> ServeConfig:
+    """The config with the secrets of the environment, and with a password from the terminal if one was requested."""
+    changes: dict[str, object] = {}
+    for variable, field in _SECRETS.items():
+        value = os.environ.get(variable)
+        if value is not None and not value.strip():
+            raise UsageError(f"{variable} is set but empty.", hint="Set it to a value, or unset it.")
+        changes |= {field: SecretStr(value)} if value is not None else {}
+    if config.ask_password and "password" not in changes and config.password is None:
+        changes["password"] = SecretStr(_ask_password())
+    config = config.model_copy(update=changes)
+    if config.is_protected and config.revoked_sessions is None:
+        config = config.model_copy(update={"revoked_sessions": _session_file()})
+    return config
+
+
+def _ask_password() -> str:
+    if not sys.stdin.isatty():
+        raise UsageError("--password needs a terminal to ask on.", hint="Set TERTULIA_PASSWORD instead.")
+    password = getpass.getpass("Password for the page: ")
+    if not password.strip():
+        raise UsageError("The password is empty.", hint="Type a password, or omit --password.")
+    if getpass.getpass("Again: ") != password:
+        raise UsageError("The passwords differ.", hint="Try again.")
+    return password
+
+
+def _session_file() -> Path:
+    """A file that the processes of this server share, removed at the end."""
+    folder = tempfile.mkdtemp(prefix="tertulia-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder) / "signed-out"

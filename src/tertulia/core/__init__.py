@@ -1,4 +1,4 @@
-"""The nouns of Tertulia and the few tools everything else stands on: values, errors, registry, config, text.
+"""The values that all of Tertulia passes around, and what everything else builds on: errors, registry, config, text.
 
-Nothing here knows a database, a network or a neural net; the standard library and pydantic (for configs) suffice.
+Nothing here depends on a database, a network or a neural network: only on the standard library and pydantic.
 """

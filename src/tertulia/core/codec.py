@@ -1,7 +1,7 @@
-"""Dialogues, messages and exchanges as JSON, one object a line, and reading such lines without trusting them.
+"""Dialogues, messages and exchanges as JSON, one object per line, and reading lines that may be damaged.
 
-A reader takes lines, not paths. A damaged line is skipped and counted with its number (`Problems`), or refused when
-strict; what a line says beyond the fields we know is an error too, so that nothing is lost silently.
+A reader takes lines, not paths. A damaged line is skipped and counted with its number (`Problems`), or raises. Fields
+that are not part of the format are errors too, so that no data is lost silently.
 """
 
 import json
@@ -14,12 +14,12 @@ from tertulia.core.errors import DamagedLine
 
 T = TypeVar("T")
 DAMAGE = (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError, OverflowError)
-"""What decoding a damaged record may raise."""
+"""Exceptions that decoding a damaged record may raise."""
 
 
 @dataclass(slots=True)
 class Problems:
-    """What was skipped while reading: how many lines, and the first few in words."""
+    """Lines that were skipped while reading: how many, and a description of the first few."""
 
     count: int = 0
     examples: list[str] = field(default_factory=list)
@@ -53,7 +53,7 @@ def read_lines(
 
 
 def loads(line: str | bytes) -> Json:
-    """The value; half a character (no UTF-8, a lone surrogate) raises, as it could be neither shown nor stored."""
+    """Parse one line. Invalid UTF-8 and lone surrogates raise, because such text could not be stored or shown."""
     text = line.decode("utf-8", "surrogateescape") if isinstance(line, bytes) else line
     value = json.loads(text)
     if not text.isascii():
@@ -64,12 +64,12 @@ def loads(line: str | bytes) -> Json:
 
 
 def dump_line(value: Mapping[str, Json]) -> str:
-    """One compact line of JSON, without a line break at its end."""
+    """One compact line of JSON, without a line break."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def dialogue_to_json(dialogue: Dialogue) -> dict[str, Json]:
-    """The dialogue as JSON; fields that are empty are left out."""
+    """The dialogue as JSON, without empty fields."""
     return _without_empty(
         id=dialogue.id,
         turns=[turn_to_json(t) for t in dialogue.turns],
@@ -201,9 +201,9 @@ def exchange_from_json(value: Json) -> Exchange:
 
 
 def _without_empty(**fields: Json) -> dict[str, Json]:
-    """Drop what says nothing: None and what is empty by default; an empty text stays, it was said."""
-    said = ("id", "turns", "text", "author", "speaker", "context", "response", "parent", "thread", "label")
-    return {k: v for k, v in fields.items() if (v is not None if k in said else v not in (None, [], {}, ""))}
+    """Drop None, and fields that are empty by default; fields such as an empty text carry information and stay."""
+    always = ("id", "turns", "text", "author", "speaker", "context", "response", "parent", "thread", "label")
+    return {k: v for k, v in fields.items() if (v is not None if k in always else v not in (None, [], {}, ""))}
 
 
 def _fields(value: Json, kind: str, *, need: tuple[str, ...], may: tuple[str, ...]) -> dict[str, Json]:
@@ -214,7 +214,7 @@ def _fields(value: Json, kind: str, *, need: tuple[str, ...], may: tuple[str, ..
             raise ValueError(f"a {kind} needs {name!r}")
     unknown = sorted(set(value) - {*need, *may})
     if unknown:
-        raise ValueError(f"a {kind} has no field {unknown[0]!r} (put what else you know under 'meta')")
+        raise ValueError(f"a {kind} has no field {unknown[0]!r} (put additional data under 'meta')")
     return value
 
 
@@ -243,11 +243,11 @@ def _dict(value: Json, name: str) -> dict[str, Json]:
 
 
 def reason_of(why: Exception) -> str:
-    """What was wrong with a record, in words for people."""
+    """What is wrong with a record, in plain words."""
     if isinstance(why, json.JSONDecodeError):
         return f"not valid JSON ({why.msg} at column {why.colno})"
     if isinstance(why, UnicodeError):
-        return "half a character: not valid UTF-8, or a lone surrogate"
+        return "not valid UTF-8, or a lone surrogate"
     if isinstance(why, KeyError):
         return f"{why.args[0]!r} is missing"
     return str(why) or type(why).__name__

@@ -1,8 +1,8 @@
-"""What people and bots say to each other, as plain frozen values.
+"""Messages, turns, personas and dialogues as plain frozen values.
 
-A `Message` is a line as it was found in a source (a forum, a chat room); a `Dialogue` is a conversation made of
-`Turn`s, with the personas of its speakers and the evidence it talks about; an `Exchange` is one reply with all that
-came before it. They carry no ids of any database and do no I/O; `meta` holds what else a source knew.
+A `Message` is a message of a source (a forum, a chat room) before any processing; a `Dialogue` is a conversation of
+`Turn`s, with the personas of its speakers and the evidence it refers to; an `Exchange` is one reply with its context.
+They have no database ids and do no I/O; `meta` holds additional data of the source.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,16 +15,16 @@ Json = Any
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message as found in a source, before anything is made of it."""
+    """One message of a source, before any processing."""
 
     id: str
     author: str
     text: str
     parent: str | None = None
-    """Id of the message it answers; None for the one that opens a thread."""
+    """Id of the message it replies to; None for the first message of a thread."""
     thread: str | None = None
     time: float | None = None
-    """Seconds since 1970, UTC, where the source knows it."""
+    """Seconds since 1970 (UTC), if the source has them."""
     meta: Mapping[str, Json] = field(default_factory=dict)
 
 
@@ -35,7 +35,7 @@ class Turn:
     speaker: str
     text: str
     source: tuple[str, ...] = ()
-    """Ids of the messages it was made from, so that every turn leads back to where it came from."""
+    """Ids of the messages it was made from, so that every turn can be traced to its source."""
     meta: Mapping[str, Json] = field(default_factory=dict)
 
 
@@ -45,42 +45,42 @@ class Persona:
 
     sentences: tuple[str, ...]
     revised: tuple[str, ...] = ()
-    """The same person in other words (Persona-Chat's revised personas), where there are any."""
+    """Paraphrases of the sentences (Persona-Chat's revised personas), if there are any."""
     id: str = ""
     name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A passage that a reply may lean on."""
+    """A passage that a reply may be based on."""
 
     text: str
     source: str = ""
     id: str = ""
 
 
-Whose = Literal["none", "own", "their", "both"]
-"""Whose persona a bot is shown: of the one it speaks for, of the one it answers, or of both."""
+PersonaScope = Literal["none", "own", "their", "both"]
+"""Whose persona a bot is shown: its own, its partner's, or both."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialogue:
-    """A conversation: its turns in order, who its speakers are, and what they talk about."""
+    """A conversation: its turns in order, the personas of its speakers, and its evidence."""
 
     id: str
     turns: tuple[Turn, ...]
     personas: Mapping[str, Persona] = field(default_factory=dict)
-    """By speaker; a speaker without one is just not listed."""
+    """By speaker; speakers without a persona are not listed."""
     evidence: tuple[Evidence, ...] = ()
     meta: Mapping[str, Json] = field(default_factory=dict)
 
     @property
     def speakers(self) -> tuple[str, ...]:
-        """The speakers in the order of their first turns."""
+        """The speakers, in the order of their first turns."""
         return tuple(dict.fromkeys(turn.speaker for turn in self.turns))
 
-    def said(self, *turns: Turn) -> "Dialogue":
-        """The same dialogue with more turns at its end."""
+    def with_turns(self, *turns: Turn) -> "Dialogue":
+        """The dialogue with these turns appended."""
         return replace(self, turns=self.turns + turns)
 
     def persona_of(self, speaker: str) -> Persona | None:
@@ -90,22 +90,22 @@ class Dialogue:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One reply and what it answers: the unit of ranking, grounding and rating."""
+    """One reply and its context: the unit of ranking, grounding and rating."""
 
     id: str
     context: tuple[Turn, ...]
     response: Turn
     persona: Persona | None = None
-    """The persona of the one who replies."""
+    """The persona of the speaker who replies."""
     partner: Persona | None = None
-    """The persona of the one who is answered."""
+    """The persona of the speaker who is replied to."""
     evidence: tuple[Evidence, ...] = ()
     label: str | None = None
-    """What people found about the reply (for grounding: entailment, hallucination, ...), where they were asked."""
+    """An annotation of the reply (for grounding: entailment, hallucination, ...), if there is one."""
 
     @property
     def dialogue(self) -> Dialogue:
-        """The context as a dialogue that waits for the reply."""
+        """The context as a dialogue, without the reply."""
         personas = {self.response.speaker: self.persona} if self.persona else {}
         other = next((t.speaker for t in reversed(self.context) if t.speaker != self.response.speaker), None)
         if other is not None and self.partner:

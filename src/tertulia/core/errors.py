@@ -1,15 +1,18 @@
-"""The one family of errors a user can meet: what was wrong, and what to do next.
+"""The one family of errors that users see: what went wrong, and a hint what to do next.
 
-Library code raises these and never prints or exits; the command line turns them into two lines and an exit code, the
-web into a status code. Anything else that escapes is a bug of ours and keeps its traceback.
+Library code raises these and never prints or exits. The command line turns them into two lines and an exit code, the
+web server into a status code. Any other exception that escapes is a bug in Tertulia and keeps its traceback.
 """
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+_MAX_LISTED = 40
+"""An error lists at most this many names."""
+
 
 class TertuliaError(Exception):
-    """Base of all errors that are the world's fault: bad input, missing files, a sleeping server."""
+    """Base of all errors that are not bugs: bad input, missing files, a server that does not answer."""
 
     exit_code = 1
 
@@ -29,7 +32,7 @@ class UsageError(TertuliaError):
 
 
 class UnknownName(UsageError):  # noqa: N818 - reads better than UnknownNameError where it is raised
-    """A name that is in no table; the message suggests the nearest ones."""
+    """A name that is not registered; the hint suggests similar names, or lists all names."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.kind, self.name, self.known = kind, name, sorted(known)
@@ -37,7 +40,8 @@ class UnknownName(UsageError):  # noqa: N818 - reads better than UnknownNameErro
         if near:
             hint = f"Did you mean {' or '.join(repr(n) for n in near)}?"
         elif self.known:
-            hint = f"Known: {', '.join(self.known)}."
+            more = f", ... ({len(self.known)} in all)" if len(self.known) > _MAX_LISTED else ""
+            hint = f"Known: {', '.join(self.known[: _MAX_LISTED - 10 if more else None])}{more}."
         else:
             hint = ""
         super().__init__(f"There is no {kind} called {name!r}.", hint=hint)
@@ -52,50 +56,55 @@ class DataError(TertuliaError):
 
 
 class DamagedLine(DataError):  # noqa: N818
-    """One line that cannot be read, with its place."""
+    """A line of a file that cannot be decoded, with its number."""
 
     def __init__(self, source: str, line: int, why: str) -> None:
         self.source, self.line, self.why = source, line, why
         super().__init__(
             f"{source}, line {line}: {why}",
-            hint="Repair or remove it; without --strict, commands skip such lines and count them.",
+            hint="Repair or remove the line; without --strict, such lines are skipped and counted.",
         )
 
 
 class MissingExtra(TertuliaError):  # noqa: N818
-    """An optional part that is not installed."""
+    """An optional package that is not installed."""
 
     def __init__(self, what: str, install: str) -> None:
         super().__init__(f"{what} is not installed.", hint=f"Install it with: {install}")
 
 
 class BotError(TertuliaError):
-    """A bot that could not answer."""
+    """A bot failed to reply."""
 
 
 class EndpointError(BotError):
-    """A remote bot whose endpoint is down, slow, or answered with an error."""
+    """The endpoint of a remote bot is down, too slow, or responded with an error."""
 
 
 class StoreError(TertuliaError):
-    """The database is locked, out of reach, or of another version."""
+    """The database is locked, unreachable, or has the schema of another version."""
 
 
 class PortTaken(TertuliaError):  # noqa: N818
-    """Another program listens on the port we were asked to serve on."""
+    """Another program is listening on the port to serve on."""
 
     def __init__(self, host: str, port: int) -> None:
         super().__init__(
             f"Port {port} on {host} is taken by another program.",
-            hint=f"Choose another one with --port {port + 1}, or stop that program.",
+            hint=f"Choose another port with --port {port + 1}, or stop that program.",
         )
 
 
 def close_names(name: str, known: Iterable[str], *, n: int = 3) -> list[str]:
-    """The known names nearest to a mistyped one, nearest first.
+    """The known names that a mistyped name probably means, closest first; none if none is similar.
 
-    >>> close_names("tfdif", ["generic", "tfidf", "hf"])
-    ['tfidf']
+    >>> close_names("tfdif", ["generic", "tfidf", "hf"]), close_names("nope", ["openai"]), close_names("mmr", ["mrr"])
+    (['tfidf'], [], ['mrr'])
     """
     by_lower = {k.lower(): k for k in known}
-    return [by_lower[m] for m in get_close_matches(name.lower(), list(by_lower), n=n, cutoff=0.55)]
+    # One wrong letter in a word of three or four leaves a ratio of .67 to .75: short names need a lower bar, and then
+    # the same length, or "nope" would resemble "openai".
+    same_length = [k for k in by_lower if len(k) == len(name) < 5]
+    close = get_close_matches(name.lower(), list(by_lower), n=n, cutoff=0.7)
+    close += [k for k in get_close_matches(name.lower(), same_length, n=n, cutoff=0.6) if k not in close]
+    return [by_lower[match] for match in close[:n]]

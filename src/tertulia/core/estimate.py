@@ -1,4 +1,4 @@
-"""A figure that tells how sure it is: value, interval, number of observations."""
+"""A figure with its uncertainty: value, interval, number of observations."""
 
 import math
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
-"""How long work tells how far it is, without knowing who listens: a bar in a terminal, a log, or nobody.
+"""Progress reporting: long work reports its steps to a `Progress`, which may be a bar in a terminal, a log, or nothing.
 
-Who listens can tell from the pace of the last minutes how long it will still take.
+`Pace` estimates the remaining time from the pace of the last minutes.
 """
 
 import time
@@ -10,23 +10,23 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Hears of steps and of what is done within them."""
+    """Receives progress reports."""
 
     def step(self, title: str, total: int | None = None) -> None:
-        """A new step begins (and the one before it is over); total is in the unit that `advance` counts."""
+        """A new step begins and the previous one ends; `total` is in the unit that `advance` counts."""
         ...
 
     def advance(self, n: int = 1) -> None:
-        """So much more of the step is done."""
+        """`n` more units of the step are done."""
         ...
 
     def note(self, text: str) -> None:
-        """Something worth saying about the step, as it stands; what was said before no longer holds."""
+        """The current state of the step in words; replaces the previous note."""
         ...
 
 
 class Silent:
-    """Nobody listens."""
+    """Ignores all reports."""
 
     def step(self, title: str, total: int | None = None) -> None:
         """Nothing."""
@@ -39,9 +39,9 @@ class Silent:
 
 
 class Pace:
-    """How far a step is, and how long the rest will take at the pace of the last minutes.
+    """The progress of a step, and the remaining time at the pace of the last minutes.
 
-    What is done when the first `advance` comes back counts as having been there: a run that goes on begins with it.
+    The first `advance` does not count for the pace: a resumed run reports its earlier progress with it.
 
     >>> now = iter([0.0, 10.0, 20.0, 20.0]).__next__
     >>> pace = Pace(100, clock=now)
@@ -50,42 +50,42 @@ class Pace:
     """
 
     WINDOW = 300.0
-    """Seconds that are looked back."""
+    """Seconds over which the pace is measured."""
 
     def __init__(self, total: int | None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.total, self.done, self._clock = total, 0, clock
-        self._marks: deque[tuple[float, int]] = deque()
-        """(time, done), a second apart at least."""
+        self._points: deque[tuple[float, int]] = deque()
+        """(time, done), at least a second apart."""
 
     def advance(self, n: int = 1) -> None:
-        """So much more is done."""
+        """`n` more units are done."""
         self.done += n
         now = self._clock()
-        if not self._marks or now - self._marks[-1][0] >= 1:
-            self._marks.append((now, self.done))
-            while len(self._marks) > 2 and now - self._marks[1][0] >= self.WINDOW:
-                self._marks.popleft()
+        if not self._points or now - self._points[-1][0] >= 1:
+            self._points.append((now, self.done))
+            while len(self._points) > 2 and now - self._points[1][0] >= self.WINDOW:
+                self._points.popleft()
 
     def left(self) -> float | None:
-        """Seconds; None where that cannot be told yet, or at all."""
-        if self.total is None or not self._marks:
+        """Remaining seconds; None if unknown."""
+        if self.total is None or not self._points:
             return None
-        began, before = self._marks[0]
-        made, seconds = self.done - before, self._clock() - began
-        return max(0, self.total - self.done) * seconds / made if made > 0 and seconds > 0 else None
+        start_time, start_done = self._points[0]
+        advanced, seconds = self.done - start_done, self._clock() - start_time
+        return max(0, self.total - self.done) * seconds / advanced if advanced > 0 and seconds > 0 else None
 
 
 def duration(seconds: float) -> str:
-    """A length of time as one says it.
+    """A readable duration.
 
     >>> [duration(s) for s in (8, 100, 4000, 200_000)]
     ['8 s', '1:40 min', '1:06 h', '2 d 7 h']
     """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60}:{whole % 60:02d} min"
-    if whole < 86_400:
-        return f"{whole // 3600}:{whole % 3600 // 60:02d} h"
-    return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
+    total = round(seconds)
+    if total < 60:
+        return f"{total} s"
+    if total < 3600:
+        return f"{total // 60}:{total % 60:02d} min"
+    if total < 86_400:
+        return f"{total // 3600}:{total % 3600 // 60:02d} h"
+    return f"{total // 86_400} d {total % 86_400 // 3600} h"

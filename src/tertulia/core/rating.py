@@ -1,4 +1,4 @@
-"""What a person (or an automatic judge) said of a turn or of a whole conversation."""
+"""What a person or an automatic judge answered about a turn or a conversation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What a bot is asked, and what it answers with: text, score, the roads not taken, and where it all came from."""
+"""A request to a bot (`Ask`) and its `Reply`: text, score, the other candidates, and its provenance."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,27 +6,41 @@ from typing import Literal
 
 from tertulia.core.dialogue import Dialogue, Json
 
-Finish = Literal["stop", "length", "cancelled"]
-"""Why a reply ended: the bot was done, it hit its limit, or the listener hung up."""
+FinishReason = Literal["stop", "length", "cancelled"]
+"""Why a reply ended: it was complete, it reached the maximum length, or it was cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One request for a reply: the whole dialogue so far, and whom the bot plays in it."""
+    """One request for a reply: the full dialogue so far, and which speaker the bot is."""
 
     dialogue: Dialogue
     speaker: str = "bot"
     seed: int = 0
     """The same ask with the same seed gives the same reply."""
     options: Mapping[str, Json] = field(default_factory=dict)
-    """Wishes for this reply alone (temperature, max_tokens, ...); a bot ignores those it does not know."""
+    """Options for this reply only (temperature, max_tokens, ...); a bot ignores those it does not have."""
     attempt: int = 1
-    """Above 1 where earlier replies to the same were turned down: a bot that chooses offers its next best."""
+    """Above 1 if earlier replies to the same dialogue were rejected: a retrieval bot then offers its next best one."""
 
     @property
     def last(self) -> str:
-        """The text the bot has to answer; empty when it opens the conversation."""
+        """The message to reply to; empty if the bot opens the conversation."""
         return self.dialogue.turns[-1].text if self.dialogue.turns else ""
+
+    @property
+    def top_logprobs(self) -> int | None:
+        """How many alternatives to report with the log-probability of each token; None if none are asked for at all.
+
+        Options: `logprobs` (whether to report them) and `top_logprobs` (how many alternatives, 0 by default).
+
+        >>> Ask(Dialogue("", ()), options={"logprobs": True}).top_logprobs
+        0
+        """
+        if self.options.get("logprobs") is not True:
+            return None
+        top = self.options.get("top_logprobs")
+        return top if isinstance(top, int) else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +50,14 @@ class Candidate:
     text: str
     score: float | None = None
     dropped: str | None = None
-    """Why it was not used; None for one that merely scored lower."""
+    """Why it was not used; None if it was, or if it only scored lower."""
     source: str | None = None
-    """Where it stands in the bot's data, for bots that choose."""
+    """Where it is from in the bot's data, for retrieval bots."""
 
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """All that is needed to make the same reply again."""
+    """Everything needed to reproduce a reply."""
 
     bot: str
     """The bot's specification, as `tertulia chat` takes it."""
@@ -57,32 +71,51 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens read and written, for bots that count them."""
+    """Number of tokens in the prompt and in the reply, for bots that count them."""
 
     prompt: int = 0
     completion: int = 0
 
 
 @dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """A token of a reply, or an alternative to it, with its log-probability (in nats).
+
+    It is that of the model itself: at temperature 1, before top-k, top-p, penalties and forbidden tokens change the
+    distribution. Sample-and-rank ranks by the same log-probabilities.
+    """
+
+    text: str
+    """What the token adds to the reply; empty for the end of the reply, for blanks that were trimmed, and for all but
+    the last token of a character that takes several."""
+    logprob: float
+    top: tuple["TokenLogprob", ...] = ()
+    """The most probable tokens at this position, best first, if they were asked for."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
-    """A bot's answer to one ask."""
+    """A bot's reply to one ask."""
 
     text: str
     provenance: Provenance
     score: float | None = None
     candidates: tuple[Candidate, ...] = ()
-    """The ones considered, best first, the chosen one among them; empty for bots that write straight away."""
+    """All candidates, best first, including the chosen one; empty for bots without candidates."""
     seconds: float = 0.0
-    """Time the bot took for it (of its batch, where it answered several at once)."""
-    finish: Finish = "stop"
+    """Time the bot took, for the entire batch if it replied to several asks at once."""
+    finish: FinishReason = "stop"
     usage: Usage | None = None
     note: str | None = None
-    """Anything out of the ordinary, such as a fallback because every candidate was dropped."""
+    """Anything unusual, such as a fallback because every candidate was dropped."""
+    logprobs: tuple[TokenLogprob, ...] | None = None
+    """The tokens of the text, with the end token if the reply has one: joined, they are the text. None unless the ask
+    wants them (`Ask.top_logprobs`) and the bot knows them; a fallback text has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a reply on its way: some text of the ask at `index`, and with the last one the whole reply."""
+    """A piece of the reply to the ask at `index`: some text, and with the last piece the complete reply."""
 
     index: int
     text: str = ""

@@ -1,43 +1,74 @@
-"""Words, sentences and n-grams, in one place: every metric and every rule counts with these and no others.
+"""Words, sentences and n-grams, defined once: every metric and every rule uses these and no others.
 
 A word is a run of letters or digits, with inner apostrophes and hyphens ("don't", "well-known"); anything else that is
-not a space is a token of its own where punctuation is asked for. Unicode throughout; no language model.
+not a space is a token of its own in `tokens`. Works on Unicode text of any language, without a language model.
+
+Strangers choose the texts, so every function takes time linear in the length of its text, whatever is in it: no pattern
+scans the same run of characters from several starting points, and none backtracks. `tests/core/test_linear_time.py`
+feeds each function a megabyte of the worst.
 """
 
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import TypeVar
 
 T = TypeVar("T")
 
-# Where living scripts keep their combining marks (accents, Hebrew points, Indic vowel signs): \w knows none of them.
-_MARKS = "".join(
+# The Unicode blocks of combining marks of living scripts (accents, Hebrew points, Indic vowel signs): \w has none.
+_COMBINING = "".join(
     chr(c)
     for block in ((0x300, 0x1CFF), (0x1DC0, 0x1DFF), (0x3099, 0x309A), (0xA8E0, 0xABEF), (0xFE20, 0xFE2F))
     for c in range(block[0], block[1] + 1)
     if unicodedata.category(chr(c)) in ("Mn", "Mc")
 )
-_PART = rf"[^\W_](?:[^\W_]+|[{_MARKS}]+)*"
+_PART = rf"[^\W_](?:[^\W_]+|[{_COMBINING}]+)*"
 _WORD = re.compile(rf"{_PART}(?:['’\-]{_PART})*")
 _TOKEN = re.compile(rf"{_WORD.pattern}|[^\w\s]|_")
 _ABBREVIATIONS = frozenset("mr mrs ms dr prof st vs etc e.g i.e a.m p.m fig jr sr approx dept est u.s u.k".split())
-_END = re.compile(r"[.!?…؟۔।]+[\"'”’)\]]*(?=\s+|$)|[。！？]+[\"'”’)\]」』]*|\n{1,}")
+# The lookbehind and the possessive quantifiers keep this linear: a run of dots before an "x" is scanned only once.
+_END = re.compile(
+    r"(?<![.!?…؟۔।])[.!?…؟۔।]++[\"'”’)\]]*+(?!\S)"
+    r"|[。！？]++[\"'”’)\]」』]*+"
+    r"|\n++"
+)
 _CONTROL = {c: None for c in (*range(32), *range(127, 160)) if c not in (9, 10, 13)} | {0xFEFF: None}
+_MAX_MARKS = 32
+# Every combining mark is in this class, and so are emoji and most symbols.
+_LONG_RUN_OF_MARKS = re.compile(rf"[^\w\s\x00-\u02ff]{{{_MAX_MARKS + 1},}}")
 
 
 def clean(text: str) -> str:
-    """Text as it may be stored and shown: NFC, no control characters or lone surrogates, Unix line ends.
+    """Text that is safe to store and show: NFC, no control characters or lone surrogates, Unix line ends.
 
     >>> clean("a\\x00b\\r\\nc")
     'ab\\nc'
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n").translate(_CONTROL)
-    return unicodedata.normalize("NFC", text.encode("utf-8", "replace").decode("utf-8"))
+    if text.isascii():
+        return text
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    return unicodedata.normalize("NFC", _LONG_RUN_OF_MARKS.sub(_order_marks, text))
+
+
+def _order_marks(match: re.Match[str]) -> str:
+    """A run of marks, decomposed and in canonical order, as `normalize` itself would decompose and order it.
+
+    Python orders marks by insertion sort, which takes hours for a megabyte of accents above and below one letter. In
+    short pieces and on sorted marks it is linear.
+    """
+    run = match.group()
+    pieces = (run[i : i + _MAX_MARKS] for i in range(0, len(run), _MAX_MARKS))
+    decomposed = "".join(unicodedata.normalize("NFD", piece) for piece in pieces)
+    ordered: list[str] = []
+    for _, group in groupby(decomposed, key=lambda character: unicodedata.combining(character) > 0):
+        ordered += sorted(group, key=unicodedata.combining)  # all other characters have class 0 and keep their order
+    return "".join(ordered)
 
 
 def squash(text: str) -> str:
-    """All runs of white space as one blank, none at the ends.
+    """Every run of white space becomes one space, none at the ends.
 
     >>> squash("  so\\n\\tmany   blanks ")
     'so many blanks'
@@ -64,32 +95,34 @@ def tokens(text: str) -> list[str]:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text: cut after end marks and at line breaks, not after abbreviations or inside numbers.
+    """The sentences of a text: split after final punctuation and at line breaks, not after abbreviations or in numbers.
 
     >>> sentences("Dr. No paid 3.50 at 9 a.m. sharp. Really?! Yes…\\nnew line")
     ['Dr. No paid 3.50 at 9 a.m. sharp.', 'Really?!', 'Yes…', 'new line']
     """
-    found, start = [], 0
+    parts, start, previous = [], 0, 0
     for end in _END.finditer(text):
-        before, after = text[start : end.start()], text[end.end() : end.end() + 20].lstrip()
-        if end.group().startswith(".") and _is_abbreviation(before, after):
+        # The last word before this end cannot reach back beyond the previous end, which is followed by a space.
+        before = text[max(start, previous) : end.start()]
+        previous = end.start()
+        if end.group().startswith(".") and _is_abbreviation(before, text[end.end() : end.end() + 20].lstrip()):
             continue
-        found.append(text[start : end.end()])
+        parts.append(text[start : end.end()])
         start = end.end()
-    found.append(text[start:])
-    return [s for s in (squash(f) for f in found) if s]
+    parts.append(text[start:])
+    return [sentence for sentence in (squash(part) for part in parts) if sentence]
 
 
 def _is_abbreviation(before: str, after: str) -> bool:
-    tail = before.rsplit(None, 1)[-1] if before.strip() else ""
-    tail = tail.lstrip("\"'“‘([").lower()
-    if tail == "no":  # a number where one follows, else an answer
+    last = before.rsplit(None, 1)[-1] if before and not before.isspace() else ""
+    last = last.lstrip("\"'“‘([").lower()
+    if last == "no":  # "no. 5" is an abbreviation, "No. I won't." is a sentence
         return after[:1].isdigit()
-    return bool(after) and (tail in _ABBREVIATIONS or (len(tail) == 1 and tail.isalpha() and tail != "i"))
+    return bool(after) and (last in _ABBREVIATIONS or (len(last) == 1 and last.isalpha() and last != "i"))
 
 
 def ngrams(items: Sequence[T], n: int) -> Iterator[tuple[T, ...]]:
-    """All runs of n neighbours.
+    """All n-grams: runs of n adjacent items. Takes time proportional to the number of items times n.
 
     >>> list(ngrams(["to", "be", "or"], 2))
     [('to', 'be'), ('be', 'or')]
@@ -100,22 +133,27 @@ def ngrams(items: Sequence[T], n: int) -> Iterator[tuple[T, ...]]:
 
 
 def is_question(text: str) -> bool:
-    """Whether a text asks: its last sentence ends in a question mark, or opens with a question word or inverted verb.
+    """Whether a text is a question: its last sentence ends in a question mark, or begins like a question.
+
+    That is, with a question word ("how are you") or with an auxiliary verb and a pronoun ("can you swim").
 
     >>> [is_question(t) for t in ("How are you", "you like tea?", "I know what you did.", "Can you swim")]
     [True, True, False, True]
     """
-    found = sentences(text)
-    if not found:
+    all_sentences = sentences(text)
+    if not all_sentences:
         return False
-    ending = found[-1].rstrip("\"'”’)]」』 ")
+    last = all_sentences[-1]
+    ending = last.rstrip("\"'”’)]」』 ")
     if set("?？؟") & set(ending[len(ending.rstrip(".!?…！？؟")) :]):
         return True
-    first = words(found[-1])[:2]
-    return bool(first) and not found[-1].endswith("!") and (first[0] in _ASKING or tuple(first) in _INVERTED)
+    first = words(last)[:2]
+    return bool(first) and not last.endswith("!") and (first[0] in _QUESTION_WORDS or tuple(first) in _INVERTED)
 
 
-_ASKING = frozenset("what who whom whose when where why how which what's who's where's how's when's why's".split())
+_QUESTION_WORDS = frozenset(
+    "what who whom whose when where why how which what's who's where's how's when's why's".split()
+)
 _AUXILIARY = "is are was were do does did can could will would should have has am may isn't aren't don't doesn't didn't"
 _INVERTED = frozenset(
     (verb, who) for verb in _AUXILIARY.split() for who in "you i we they he she it there this that".split()

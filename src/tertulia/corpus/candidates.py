@@ -1,8 +1,8 @@
-"""The ranking game: each true reply among others drawn from the same set, seeded.
+"""Ranking tasks: each true reply among distractors drawn from the same set, seeded.
 
-The traps of this game, closed: the true reply stands at a random place, no distractor has its text or comes from its
-dialogue. Distractors are drawn at random or, harder, from the replies that resemble the true one most. Training
-validates with the same tasks that `judge rank` judges with.
+The true reply has a random position, and no distractor has its text or comes from its dialogue. Distractors are
+drawn at random or, for hard tasks, from the replies most similar to the true one. Training validates on the same tasks
+that `judge rank` evaluates on.
 """
 
 import random
@@ -14,16 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from tertulia.core.dialogue import Dialogue, Exchange, Persona, Whose, exchanges
+from tertulia.core.dialogue import Dialogue, Exchange, Persona, PersonaScope, exchanges
 from tertulia.core.errors import DataError
 from tertulia.core.text import squash, words
 
 HARD_POOL = 50
-"""Hard distractors are drawn from so many of the most similar replies."""
+"""Hard distractors are drawn from this many of the most similar replies."""
 FEW, MAX_SHARE = 1000, 0.1
-"""Among more texts than a few, words that a larger share of them has are passed over."""
+"""Among more texts than FEW, words that occur in a larger share of the texts are ignored."""
 SAME_WORDS = 0.999
-"""Replies more similar than this have the same words: no fair distractor is like that."""
+"""Replies more similar than this have the same words, so they would not be fair distractors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,12 @@ class RankTask:
     exchange: Exchange
     candidates: tuple[str, ...]
     truth: int
-    """The place of the true reply among the candidates."""
+    """Index of the true reply among the candidates."""
     dialogue: str
-    """The dialogue it comes from."""
+    """Id of the dialogue it comes from."""
 
 
-class Reply(NamedTuple):
+class CandidateReply(NamedTuple):
     """A true reply, and the dialogue it comes from."""
 
     dialogue: str
@@ -46,7 +46,7 @@ class Reply(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What is said."""
+        """The text of the reply."""
         return self.exchange.response.text
 
 
@@ -59,85 +59,89 @@ def rank_tasks(
     hard: bool = False,
 ) -> list[RankTask]:
     """Every reply (or those of one speaker) with distractors from other dialogues of the same set."""
-    replies = [Reply(d.id, e) for d in dialogues for e in exchanges(d, speaker=speaker)]
+    replies = [CandidateReply(d.id, e) for d in dialogues for e in exchanges(d, speaker=speaker)]
     return reply_tasks(replies, candidates=candidates, seed=seed, hard=hard)
 
 
-def reply_tasks(replies: Sequence[Reply], *, candidates: int = 20, seed: int = 0, hard: bool = False) -> list[RankTask]:
-    """Each of the replies with distractors from other dialogues among them."""
+def reply_tasks(
+    replies: Sequence[CandidateReply], *, candidates: int = 20, seed: int = 0, hard: bool = False
+) -> list[RankTask]:
+    """Each reply with distractors from other dialogues of the same replies."""
     rng = random.Random(seed)
     if len({squash(reply.text).lower() for reply in replies}) < candidates * 2:
         raise DataError(
-            f"{len(replies)} replies are too few to rank among {candidates}.",
-            hint="Take more dialogues, or fewer candidates with --candidates.",
+            f"{len(replies)} replies are too few to rank among {candidates} candidates.",
+            hint="Use more dialogues or fewer --candidates. If there are none, check --split and --speaker.",
         )
     near = nearest([r.text for r in replies], [r.dialogue for r in replies], HARD_POOL) if hard else None
     tasks = []
     for name, exchange in replies:
-        suspects = next(near).tolist() if near else []
-        rng.shuffle(suspects)
-        others = _distractors(rng, replies, suspects, name, exchange.response.text, candidates - 1)
+        similar = next(near).tolist() if near else []
+        rng.shuffle(similar)
+        others = _distractors(rng, replies, similar, name, exchange.response.text, candidates - 1)
         truth = rng.randrange(candidates)
         texts = (*others[:truth], exchange.response.text, *others[truth:])
         tasks.append(RankTask(exchange, texts, truth, name))
     return tasks
 
 
-def shown(exchange: Exchange, whose: Whose, *, revised: bool = False) -> Exchange:
-    """The exchange with only those personas a bot may see, in their own words or the revised ones."""
-    own = exchange.persona if whose in ("own", "both") else None
-    their = exchange.partner if whose in ("their", "both") else None
-    return replace(exchange, persona=_worded(own, revised), partner=_worded(their, revised))
+def shown(exchange: Exchange, scope: PersonaScope, *, revised: bool = False) -> Exchange:
+    """The exchange with only the personas in scope, in their original or revised form."""
+    own = exchange.persona if scope in ("own", "both") else None
+    their = exchange.partner if scope in ("their", "both") else None
+    return replace(exchange, persona=_version(own, revised), partner=_version(their, revised))
 
 
 def nearest(
     texts: Sequence[str], owners: Sequence[str], count: int, *, block: int = 256
 ) -> Iterator[NDArray[np.int64]]:
-    """For each text the places of the most similar ones of other owners by tf-idf, a block of rows at a time.
+    """For each text the indices of the most similar ones of other owners by tf-idf, computed block by block.
 
-    Texts without a word in common do not count as similar, those with the same words not as others. In large sets the
-    words of every tenth text ("i", "the") do not count: they tell little and cost most.
+    Texts without a common word do not count as similar; texts with the same words are excluded. In large sets, words
+    that occur in every tenth text ("i", "the") are ignored: they say little and cost most.
     """
-    common = MAX_SHARE if len(texts) > FEW else 1.0
-    vectorizer = TfidfVectorizer(analyzer=words, sublinear_tf=True, max_df=common, dtype=np.float32)
+    max_share = MAX_SHARE if len(texts) > FEW else 1.0
+    vectorizer = TfidfVectorizer(analyzer=words, sublinear_tf=True, max_df=max_share, dtype=np.float32)
     try:
         vectors = vectorizer.fit_transform(texts)
     except ValueError:  # not a single word is left
-        raise DataError("These replies have no words to be similar by.", hint="Leave --hard out.") from None
+        raise DataError("These replies have no words to compare.", hint="Omit --hard.") from None
     _, owner = np.unique(np.asarray(owners), return_inverse=True)
     for start in range(0, len(texts), block):
-        rows = (vectors[start : start + block] @ vectors.T).tocsr()
+        rows = (vectors[start : start + block] @ vectors.T).tocsr()  # (block, texts), sparse
         for i in range(rows.shape[0]):
-            places, scores = (part[rows.indptr[i] : rows.indptr[i + 1]] for part in (rows.indices, rows.data))
-            fair = (owner[places] != owner[start + i]) & (scores < SAME_WORDS)
-            places, scores = places[fair], scores[fair]
-            if len(places) > count:
+            indices, scores = (part[rows.indptr[i] : rows.indptr[i + 1]] for part in (rows.indices, rows.data))
+            fair = (owner[indices] != owner[start + i]) & (scores < SAME_WORDS)
+            indices, scores = indices[fair], scores[fair]
+            if len(indices) > count:
                 best = np.argpartition(-scores, count)[:count]
-                places, scores = places[best], scores[best]
-            yield places[np.lexsort((places, -scores))].astype(np.int64)
+                indices, scores = indices[best], scores[best]
+            yield indices[np.lexsort((indices, -scores))].astype(np.int64)
 
 
-def _worded(persona: Persona | None, revised: bool) -> Persona | None:
+def _version(persona: Persona | None, revised: bool) -> Persona | None:
     if persona is None or not revised:
         return persona
     return replace(persona, sentences=persona.revised, revised=()) if persona.revised else None
 
 
 def _distractors(
-    rng: random.Random, pool: Sequence[Reply], first: Sequence[int], dialogue: str, text: str, count: int
+    rng: random.Random, pool: Sequence[CandidateReply], first: Sequence[int], dialogue: str, text: str, count: int
 ) -> list[str]:
-    """Different texts from other dialogues; dialogues with few others around fall short of that only with an error.
+    """Distinct texts from other dialogues; an error if there are too few.
 
-    Those at the places in `first` come before the ones drawn at random.
+    Those at the indices in `first` come before the ones drawn at random.
     """
     taken = {squash(text).lower()}
-    found: list[str] = []
+    distractors: list[str] = []
     for attempt in range(1000 * count):
         other = pool[first[attempt] if attempt < len(first) else rng.randrange(len(pool))]
         key = squash(other.text).lower()
         if other.dialogue != dialogue and key not in taken:
             taken.add(key)
-            found.append(other.text)
-            if len(found) == count:
-                return found
-    raise DataError(f"Found only {len(found)} replies from other dialogues to set beside one of {dialogue}.")
+            distractors.append(other.text)
+            if len(distractors) == count:
+                return distractors
+    raise DataError(
+        f"Only {len(distractors)} replies from other dialogues are available as distractors for {dialogue}."
+    )

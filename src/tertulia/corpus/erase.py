@@ -1,14 +1,14 @@
-"""A person's wish to be forgotten: their messages, and everything made from them, leave a mined corpus.
+"""The right to be forgotten: remove a person's messages, and everything derived from them, from a mined corpus.
 
-What goes: every pair in which one of their messages is the response or part of the context, and every whole dialogue
-they take part in. What hangs below their messages stays where they are out of sight, more than a context away, unless
-it quotes them: a line that begins with ">" and repeats a part of an erased message of the same thread takes its row
-along. What also stays: counts (funnel.json keeps how many pairs there are now) and the subword model, in which a single
-person's words do not stand, except as a piece that many others wrote too; `prove` looks for their name there.
+Removed are every pair in which one of their messages is the response or part of the context, and every root-to-leaf
+dialogue they take part in. Replies further down, more than a context away from their messages, are kept unless they
+quote them: a row is removed too if a line that begins with ">" repeats part of an erased message of the same thread.
+Also kept are counts (funnel.json records how many pairs there are now) and the subword model, which does not contain a
+single person's words except as a piece that many others wrote too; `verify` looks for their name there.
 
-The record of an erasure holds no name, only a salted hash, by which a corpus mined anew in the same folder is freed of
-the same people again. Whoever holds the folder and a guess can still check the guess: delete erased.json if that must
-not be. The source is not ours to change: whoever keeps the dump erases there too.
+The record of an erasure contains no name, only a salted hash, by which the same people are erased again when a corpus
+is mined again in the same folder. Whoever has the folder and a guess can still check the guess: delete erased.json if
+that must not be possible. The source is not changed: whoever keeps the dump must erase there too.
 """
 
 import hashlib
@@ -17,146 +17,157 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import sentencepiece
 
+from tertulia.artefacts.files import read_json, write_json
+from tertulia.core.config import Cli, Config
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError, UsageError
 from tertulia.core.text import squash
-from tertulia.corpus.mining.files import open_parquet, read_json, write_json
 from tertulia.corpus.mining.pairs import PAIR_SCHEMA, PAIRS, WHOLE, WHOLE_SCHEMA, read_pairs, write_rows
-from tertulia.corpus.shards import write_parquet
+from tertulia.corpus.shards import open_parquet, read_rows, write_parquet
 
 RECORD = "erased.json"
 _FUNNEL, _WORK, _DIALOGUES, _SUBWORDS = "funnel.json", "_work", "pairs.parquet", "subwords.model"
 _SCHEMAS = {PAIRS: PAIR_SCHEMA, WHOLE: WHOLE_SCHEMA}
 
 
+class EraseConfig(Config):
+    """Whose messages, or which messages, to erase from a mined corpus."""
+
+    folder: Annotated[Path, Cli(argument=True)]
+    """Folder of a mined corpus."""
+    authors: Annotated[tuple[str, ...], Cli("--author")] = ()
+    """Erase everything by this author; repeat the option for more."""
+    ids: Annotated[tuple[str, ...], Cli("--id")] = ()
+    """Erase the message with this id; repeat the option for more."""
+
+
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """What was taken out."""
+    """What was removed."""
 
     pairs: int
     whole: int
     messages: int
-    """Different messages of theirs that stood in the corpus."""
+    """Distinct messages of theirs that were in the corpus."""
     shards: int
-    """Files that were written anew."""
+    """Files that were rewritten."""
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
-    """What was looked through, and where something was found; nothing should be."""
+class Verification:
+    """What was searched, and where traces are left; there should be none."""
 
     rows: int
     files: int
-    found: tuple[str, ...]
+    traces: tuple[str, ...]
 
     @property
     def clean(self) -> bool:
         """Whether nothing is left."""
-        return not self.found
+        return not self.traces
 
 
 @dataclass(slots=True)
-class _Traces:
-    """What erased messages said, by thread, to find who quotes them."""
+class _ErasedMessages:
+    """The erased messages and their texts by thread, to find quotes of them."""
 
-    said: dict[str | None, list[str]] = field(default_factory=dict)
-    messages: set[tuple[str | None, str]] = field(default_factory=set)
+    texts: dict[str | None, list[str]] = field(default_factory=dict)
+    keys: set[tuple[str | None, str]] = field(default_factory=set)
 
 
-Gone = Callable[[str, str], bool]
-"""Whether a message, by author and id, is to be forgotten."""
+IsErased = Callable[[str, str], bool]
+"""Whether a message, by author and id, is to be erased."""
 
 
 def erase(folder: Path, *, authors: Iterable[str] = (), ids: Iterable[str] = ()) -> Erased:
-    """Take all messages of these authors, and those with these ids, out of a mined corpus, and record that it was done.
+    """Remove all messages of these authors, and those with these ids, from a mined corpus, and record the erasure.
 
-    An interrupted erasure is simply done again; a shard is either as it was or without them.
+    An interrupted erasure can be repeated; a shard is either unchanged or without them.
     """
     authors, ids = frozenset(authors), frozenset(ids)
     if not authors and not ids:
-        raise UsageError("Name whom or what to erase.", hint="Give authors or ids.")
-    _must_be_mined(folder)
+        raise UsageError("Nothing to erase was given.", hint="Name authors with --author, or messages with --id.")
+    _check_mined(folder)
     salt = secrets.token_hex(16)
     hashes = sorted(_hash(salt, kind, name) for kind, names in (("a", authors), ("i", ids)) for name in names)
-    erased = _take_out(folder, lambda author, name: author in authors or name in ids)
-    _note(folder, {"salt": salt, "hashes": hashes, "when": datetime.now(UTC).isoformat(timespec="seconds")})
+    erased = _erase(folder, lambda author, name: author in authors or name in ids)
+    _record(folder, {"salt": salt, "hashes": hashes, "when": datetime.now(UTC).isoformat(timespec="seconds")})
     return erased
 
 
 def erase_again(folder: Path) -> Erased:
-    """Take out whoever was erased from this folder before: for a corpus that was mined anew."""
+    """Erase everyone who was erased from this folder before: for a corpus that was mined again."""
     if not (folder / RECORD).is_file():
         return Erased(0, 0, 0, 0)
     records = read_json(folder / RECORD)["erasures"]
-    known: dict[tuple[str, str], bool] = {}
+    cache: dict[tuple[str, str], bool] = {}
 
     def matches(kind: str, name: str) -> bool:
-        if (kind, name) not in known:
-            known[kind, name] = any(_hash(r["salt"], kind, name) in r["hashes"] for r in records)
-        return known[kind, name]
+        if (kind, name) not in cache:
+            cache[kind, name] = any(_hash(r["salt"], kind, name) in r["hashes"] for r in records)
+        return cache[kind, name]
 
-    return _take_out(folder, lambda author, name: matches("a", author) or matches("i", name))
+    return _erase(folder, lambda author, name: matches("a", author) or matches("i", name))
 
 
-def prove(folder: Path, *, authors: Iterable[str] = (), ids: Iterable[str] = ()) -> Proof:
-    """Read everything again and say where something is left of these authors or ids."""
-    _must_be_mined(folder)
+def verify(folder: Path, *, authors: Iterable[str] = (), ids: Iterable[str] = ()) -> Verification:
+    """Search all files of a mined corpus for traces of these authors or ids."""
+    _check_mined(folder)
     names = {*authors, *ids}
-    found, rows = [], 0
+    traces, rows = [], 0
     for shard in _shards(folder):
-        for row in _rows(shard):
+        for row in read_rows(shard):
             rows += 1
             if names & {row["id"], *row["authors"], *row.get("context_ids", []), *row.get("ids", [])}:
-                found.append(f"{shard.relative_to(folder)}: {row['id']}")
+                traces.append(f"{shard.relative_to(folder)}: {row['id']}")
     if (folder / _DIALOGUES).is_file():
-        for row in _rows(folder / _DIALOGUES):
+        for row in read_rows(folder / _DIALOGUES):
             rows += 1
             if names & {n for turn in row["turns"] for n in (turn["speaker"], *turn["source"])}:
-                found.append(f"{_DIALOGUES}: {row['id']}")
+                traces.append(f"{_DIALOGUES}: {row['id']}")
     others = [f for f in sorted(folder.rglob("*")) if f.is_file() and f.suffix != ".parquet"]
-    found += [str(f.relative_to(folder)) for f in others if _mentions(f, names)]
-    return Proof(rows, len(others) + len(_shards(folder)) + (folder / _DIALOGUES).is_file(), tuple(found))
+    traces += [str(f.relative_to(folder)) for f in others if _mentions(f, names)]
+    return Verification(rows, len(others) + len(_shards(folder)) + (folder / _DIALOGUES).is_file(), tuple(traces))
 
 
-def _must_be_mined(folder: Path) -> None:
+def _check_mined(folder: Path) -> None:
     if not (folder / _FUNNEL).is_file() or (folder / _WORK).exists():
-        raise DataError(f"{folder} holds no mined corpus, or one that is not done.", hint="Mine it to its end first.")
+        raise DataError(
+            f"{folder} is not a mined corpus, or mining is not finished.",
+            hint="Finish mining it first with `tertulia corpus mine`.",
+        )
 
 
 def _hash(salt: str, kind: str, name: str) -> str:
     return hashlib.blake2b(f"{kind}:{name}".encode(), key=bytes.fromhex(salt), digest_size=16).hexdigest()
 
 
-def _take_out(folder: Path, gone: Gone) -> Erased:
-    traces = _Traces()
+def _erase(folder: Path, is_erased: IsErased) -> Erased:
+    # Two passes: the texts of all erased messages must be known before any row can be checked for quotes of them.
+    erased = _ErasedMessages()
     for shard in _shards(folder):
-        _collect(shard, gone, traces)
+        _collect(shard, is_erased, erased)
     dropped = {PAIRS: 0, WHOLE: 0}
     changed = 0
     for shard in _shards(folder):
-        count = _rewrite(shard, gone, traces)
+        count = _rewrite(shard, is_erased, erased)
         dropped[shard.parent.name] += count
         changed += count > 0
-    _count_anew(folder)
+    _update_funnel(folder)
     if changed and (folder / _DIALOGUES).is_file():
         write_parquet(read_pairs(folder), folder / _DIALOGUES)
-    return Erased(dropped[PAIRS], dropped[WHOLE], len(traces.messages), changed)
+    return Erased(dropped[PAIRS], dropped[WHOLE], len(erased.keys), changed)
 
 
 def _shards(folder: Path) -> list[Path]:
     return [shard for kind in _SCHEMAS for shard in sorted((folder / kind).glob("*.parquet"))]
-
-
-def _rows(shard: Path) -> Iterator[dict[str, Json]]:
-    with open_parquet(str(shard)) as file:
-        for batch in file.iter_batches(batch_size=2000):
-            yield from batch.to_pylist()
 
 
 def _messages(row: dict[str, Json]) -> Iterator[tuple[str, str, str]]:
@@ -166,69 +177,69 @@ def _messages(row: dict[str, Json]) -> Iterator[tuple[str, str, str]]:
     return zip(row["authors"], ids, texts, strict=True)
 
 
-def _collect(shard: Path, gone: Gone, traces: _Traces) -> None:
-    for row in _rows(shard):
+def _collect(shard: Path, is_erased: IsErased, erased: _ErasedMessages) -> None:
+    for row in read_rows(shard):
         for author, name, text in _messages(row):
-            if gone(author, name) and (row["thread"], name) not in traces.messages:
-                traces.messages.add((row["thread"], name))
-                traces.said.setdefault(row["thread"], []).append(squash(text))
+            if is_erased(author, name) and (row["thread"], name) not in erased.keys:
+                erased.keys.add((row["thread"], name))
+                erased.texts.setdefault(row["thread"], []).append(squash(text))
 
 
-def _rewrite(shard: Path, gone: Gone, traces: _Traces) -> int:
-    """Write a shard without the rows that must go; returns how many those are. Untouched shards keep their bytes."""
+def _rewrite(shard: Path, is_erased: IsErased, erased: _ErasedMessages) -> int:
+    """Write a shard without the affected rows; returns how many there are. Unaffected shards keep their bytes."""
     schema = _SCHEMAS[shard.parent.name]
     kept: list[pa.Table] = []
     dropped = 0
-    with open_parquet(str(shard)) as file:
+    with open_parquet(shard) as file:
         for number in range(file.metadata.num_row_groups):
             table = file.read_row_group(number)
-            stays = np.array([not _must_go(row, gone, traces) for row in table.to_pylist()], np.bool_)
+            stays = np.array([not _is_affected(row, is_erased, erased) for row in table.to_pylist()], np.bool_)
             dropped += len(stays) - int(stays.sum())
-            kept.append(_as_written(table, stays, schema))
+            kept.append(_select(table, stays, schema))
     if dropped:
         write_rows(shard, kept, schema)
     return dropped
 
 
-def _must_go(row: dict[str, Json], gone: Gone, traces: _Traces) -> bool:
-    said = traces.said.get(row["thread"], ())
-    return any(gone(author, name) or (said and _quotes(text, said)) for author, name, text in _messages(row))
+def _is_affected(row: dict[str, Json], is_erased: IsErased, erased: _ErasedMessages) -> bool:
+    texts = erased.texts.get(row["thread"], ())
+    return any(is_erased(author, name) or (texts and _quotes(text, texts)) for author, name, text in _messages(row))
 
 
-def _quotes(text: str, said: Iterable[str]) -> bool:
+def _quotes(text: str, erased_texts: Iterable[str]) -> bool:
     if ">" not in text:
         return False
     lines = (squash(line.strip().lstrip("> ")) for line in text.split("\n") if line.strip().startswith(">"))
-    return any(line and line in one for line in lines for one in said)
+    return any(line and line in erased for line in lines for erased in erased_texts)
 
 
-def _as_written(table: pa.Table, stays: npt.NDArray[np.bool_], schema: pa.Schema) -> pa.Table:
-    """Rows with their lists as dictionaries again, as shards are written."""
+def _select(table: pa.Table, stays: npt.NDArray[np.bool_], schema: pa.Schema) -> pa.Table:
+    """The rows that stay, with their lists encoded as dictionaries again, as shards are written."""
     table = table.filter(pa.array(stays)).combine_chunks()
-    return pa.table({field.name: _encoded(table[field.name], field.type) for field in schema}, schema)
+    return pa.table({field.name: _encode(table[field.name], field.type) for field in schema}, schema)
 
 
-def _encoded(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+def _encode(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
     array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     if pa.types.is_list(kind):
         return pa.ListArray.from_arrays(array.offsets, array.values.dictionary_encode())
     return array.dictionary_encode() if pa.types.is_dictionary(kind) else array
 
 
-def _count_anew(folder: Path) -> None:
-    """The funnel of what is there now; what the rules did stays as it was counted."""
+def _update_funnel(folder: Path) -> None:
+    """Update the numbers of pairs and dialogues; the counts of the rules stay as they were."""
     record = read_json(folder / _FUNNEL)
-    count = {kind: sum(open_parquet(str(s)).metadata.num_rows for s in (folder / kind).glob("*")) for kind in _SCHEMAS}
+    count = {kind: sum(open_parquet(s).metadata.num_rows for s in (folder / kind).glob("*")) for kind in _SCHEMAS}
     write_json(folder / _FUNNEL, record | {"pairs": count[PAIRS], "whole": count[WHOLE]}, durable=True)
 
 
-def _note(folder: Path, erasure: Json) -> None:
+def _record(folder: Path, erasure: Json) -> None:
     before = read_json(folder / RECORD)["erasures"] if (folder / RECORD).is_file() else []
     write_json(folder / RECORD, {"erasures": [*before, erasure]}, durable=True)
 
 
 def _mentions(file: Path, names: set[str]) -> bool:
-    """Whether a name stands in a file that is no shard: in a text file anywhere, in the model as a piece of its own."""
+    """Whether a file that is not a shard contains a name: a text file anywhere, the model as a piece of its own."""
     if file.name == _SUBWORDS:
         model = sentencepiece.SentencePieceProcessor(model_file=str(file))
         pieces = (model.id_to_piece(i).removeprefix("\u2581") for i in range(model.vocab_size()))

@@ -1,6 +1,9 @@
-"""Downloading a file with the standard library alone: in pieces, and resumed where it broke off."""
+"""Download a file with the standard library alone: in pieces, and resumed after an interruption.
 
-import hashlib
+A partial download is kept on purpose, beside the entity tag that identifies the version of the file, so that the next
+call continues it.
+"""
+
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
@@ -11,17 +14,17 @@ from tertulia import __version__
 from tertulia.core.errors import DataError
 from tertulia.core.progress import Progress
 
-PIECE = 1 << 18
-TRIES = 4
-"""How often a download is taken up again after it broke off."""
+_PIECE = 1 << 18
+ATTEMPTS = 4
+"""How often an interrupted download is continued within one call."""
 
 
 class FetchError(DataError):
-    """A file that could not be had from where it should be."""
+    """A file could not be downloaded."""
 
 
 def fetch(urls: Sequence[str], path: Path, progress: Progress, *, timeout: float = 30.0) -> str:
-    """Download to `path` from the first address that has it; returns that address. Half a file is kept and resumed."""
+    """Download to `path` from the first URL that works and return that URL. A partial file is kept and resumed."""
     failures = []
     for url in urls:
         try:
@@ -32,79 +35,73 @@ def fetch(urls: Sequence[str], path: Path, progress: Progress, *, timeout: float
             return url
     raise FetchError(
         " ".join(failures),
-        hint=f"Is there a network? Or get it with another program, put it at {path}, and run this again.",
+        hint=f"Check the network. Or download it with another program to {path} and run this again.",
     )
-
-
-def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file, in hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _fetch(url: str, path: Path, progress: Progress, timeout: float) -> None:
     if not url.startswith(("https://", "http://")):
-        raise FetchError(f"{url} is no web address.")
+        raise FetchError(f"{url} is not a web address.")
     partial = path.with_name(path.name + ".partial")
     progress.step(f"Downloading {path.name} (KiB)")
-    why = ""
-    for _ in range(TRIES):
+    reason = ""
+    for _ in range(ATTEMPTS):
         try:
-            if _take(url, partial, progress, timeout):
+            if _attempt(url, partial, progress, timeout):
                 partial.replace(path)
                 _tag_of(partial).unlink(missing_ok=True)
                 return
-            why = "the connection was closed too early"
+            reason = "the connection was closed too early"
         except urllib.error.HTTPError as error:
             error.close()
-            if error.code == 416:  # what we have is not the beginning of what is there now
+            if error.code == 416:  # range not satisfiable: the partial file is longer than the file on the server
                 partial.unlink(missing_ok=True)
-                why = "the server has another file than the one begun"
+                reason = "the file on the server has changed"
                 continue
-            raise FetchError(f"{url} answered {error.code} {error.reason}.") from None
+            raise FetchError(f"{url} returned {error.code} {error.reason}.") from None
         except urllib.error.URLError as error:
-            raise FetchError(f"{url} could not be reached: {error.reason}.") from None
+            raise FetchError(f"Cannot reach {url}: {error.reason}.") from None
         except (HTTPException, OSError) as error:
-            why = str(error) or type(error).__name__
-    raise FetchError(f"{url} broke off {TRIES} times ({why}); what came is kept for the next try.")
+            reason = str(error) or type(error).__name__
+    raise FetchError(f"The download of {url} was interrupted {ATTEMPTS} times ({reason}); the partial file is kept.")
 
 
-def _take(url: str, partial: Path, progress: Progress, timeout: float) -> bool:
-    """One try: take up where the partial file ends, if the server still has the same file. Whether it is whole now."""
-    have = partial.stat().st_size if partial.is_file() else 0
+def _attempt(url: str, partial: Path, progress: Progress, timeout: float) -> bool:
+    """Continue the partial file if the server still has the same version; returns whether it is complete now."""
+    received = partial.stat().st_size if partial.is_file() else 0
     headers = {"User-Agent": f"tertulia/{__version__}", "Accept-Encoding": "identity"}
     tag = _tag_of(partial)
-    if have and tag.is_file():
-        headers |= {"Range": f"bytes={have}-", "If-Range": tag.read_text(encoding="ascii")}
-    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=timeout) as answer:
-        resumed = answer.status == 206 and _start(answer) == have
-        if answer.status == 206 and not resumed:
+    if received and tag.is_file():
+        headers |= {"Range": f"bytes={received}-", "If-Range": tag.read_text(encoding="ascii")}
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=timeout) as response:
+        resumed = response.status == 206 and _range_start(response) == received
+        if response.status == 206 and not resumed:
             partial.unlink(missing_ok=True)
             return False
-        have = have if resumed else 0
-        length = answer.headers.get("Content-Length", "")
-        total = have + int(length) if length.isdecimal() else None
+        received = received if resumed else 0
+        length = response.headers.get("Content-Length", "")
+        total = received + int(length) if length.isdecimal() else None
         progress.step(f"Downloading {partial.name.removesuffix('.partial')} (KiB)", total=_kib(total))
-        progress.advance(have // 1024)
-        _remember(answer, tag)
+        progress.advance(received // 1024)
+        _save_tag(response, tag)
         with partial.open("ab" if resumed else "wb") as out:
-            while piece := answer.read(PIECE):
+            while piece := response.read(_PIECE):
                 out.write(piece)
-                progress.advance((have + len(piece)) // 1024 - have // 1024)
-                have += len(piece)
-    return total is None or have == total
+                progress.advance((received + len(piece)) // 1024 - received // 1024)
+                received += len(piece)
+    return total is None or received == total
 
 
-def _start(answer: HTTPResponse) -> int | None:
-    """Where the piece begins that the server sends: of `bytes 500-999/1000`, 500."""
-    start = (answer.headers.get("Content-Range") or "").removeprefix("bytes ").partition("-")[0]
+def _range_start(response: HTTPResponse) -> int | None:
+    """The first byte of the range that the server sends: of `bytes 500-999/1000`, 500."""
+    start = (response.headers.get("Content-Range") or "").removeprefix("bytes ").partition("-")[0]
     return int(start) if start.isdecimal() else None
 
 
-def _remember(answer: HTTPResponse, tag: Path) -> None:
-    """Keep what tells this version of the file from another; without it a broken download begins anew."""
-    etag = answer.headers.get("ETag") or ""
-    version = etag if etag and not etag.startswith("W/") else answer.headers.get("Last-Modified") or ""
+def _save_tag(response: HTTPResponse, tag: Path) -> None:
+    """Save what identifies this version of the file; without it an interrupted download starts over."""
+    etag = response.headers.get("ETag") or ""
+    version = etag if etag and not etag.startswith("W/") else response.headers.get("Last-Modified") or ""
     if version and version.isascii():
         tag.write_text(version, encoding="ascii")
     else:

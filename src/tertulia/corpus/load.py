@@ -1,7 +1,7 @@
-"""One way in and out for dialogues and exchanges: the bundled sample by name, or files and folders in any known format.
+"""Load and save dialogues and exchanges: the bundled sample by name, or files and folders in any registered format.
 
-A file is recognised by its first record or its first lines, `.parquet` by its schema; a folder is a corpus of its own
-(where its files depend on each other), or means all corpus files in it, in the order of their names.
+The format of a file is detected from its first record or its first lines. A folder is either a corpus of a format whose
+files depend on each other, or means all corpus files in it, in the order of their names.
 """
 
 import re
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, TypeVar
 
 from tertulia import sample
+from tertulia.artefacts.files import open_text
 from tertulia.core.codec import DAMAGE, Problems, read_lines
 from tertulia.core.dialogue import Dialogue, Exchange, Json, exchanges
 from tertulia.core.errors import DataError, UnknownName, UsageError
@@ -28,23 +29,22 @@ from tertulia.corpus.readers.base import (
     TextReader,
     read_records,
 )
-from tertulia.corpus.readers.opening import open_text as open_text
 from tertulia.corpus.readers.records import json_document, json_lines
+from tertulia.corpus.registry import READERS
 from tertulia.corpus.shards import read_parquet
-from tertulia.corpus.table import READERS
 from tertulia.corpus.write import save_dialogues as save_dialogues
 from tertulia.corpus.write import save_exchanges as save_exchanges
 
 T = TypeVar("T")
-ASIDE = ("readme*", "licen[cs]e*", "notice*", "*.partial*", "sources.json")
-"""Files that lie in many folders and are no corpus; a format adds those that it leans on."""
+_NO_CORPUS = ("readme*", "licen[cs]e*", "notice*", "*.partial*", "sources.json")
+"""Common files that are not a corpus; a format adds its companion files."""
 SAMPLE = "sample"
 _LOG_LINE = re.compile(r"\[?(?:\d{4}-\d\d-\d\d[T ])?\d\d?:\d\d(?::\d\d)?\S{0,6}\s+(?:<\S[^>]*> |\* |-|\S+\t)|=== |--- ")
-"""A line of a chat log: somebody speaks or acts, or the room reports."""
+"""A line of a chat log: a message, an action, or a system message."""
 
 
-class Found(NamedTuple):
-    """The files of a corpus, and their reader where it is known without looking into each."""
+class CorpusFiles(NamedTuple):
+    """The files of a corpus, and their reader if it is known without opening them."""
 
     files: Iterator[Path]
     reader: AnyReader | None
@@ -57,14 +57,14 @@ def load_dialogues(
     format: str | None = None,  # noqa: A002 - the word users know
     problems: Problems | None = None,
 ) -> Iterator[Dialogue]:
-    """The dialogues of the sample, a file or a folder. With `problems`, damaged lines are counted there, else refused.
+    """The dialogues of the sample, a file or a folder. Damaged lines are added to `problems` if given; else they raise.
 
-    `split` picks the sample's split by name, and in a folder the files whose names begin with it.
+    `split` selects the sample's split by name, and in a folder the files whose names begin with it.
     """
     if str(target) == SAMPLE:
         return iter(sample.dialogues(_sample_split(split)))
-    found = _find(Path(target), split, format)
-    return (item for item in _read_all(found, problems, wanted="dialogues") if isinstance(item, Dialogue))
+    corpus = _find(Path(target), split, format)
+    return (item for item in _read_all(corpus, problems, wanted="dialogues") if isinstance(item, Dialogue))
 
 
 def load_exchanges(
@@ -74,98 +74,101 @@ def load_exchanges(
     format: str | None = None,  # noqa: A002
     problems: Problems | None = None,
 ) -> Iterator[Exchange]:
-    """The exchanges of a file or a folder; of dialogues, every reply with all that came before it."""
+    """The exchanges of a file or a folder; of dialogues, every reply with all turns before it."""
     if str(target) == SAMPLE:
         return (e for dialogue in sample.dialogues(_sample_split(split)) for e in exchanges(dialogue))
-    found = _find(Path(target), split, format)
-    return (e for item in _read_all(found, problems) for e in _exchanges(item))
+    corpus = _find(Path(target), split, format)
+    return (e for item in _read_all(corpus, problems) for e in _exchanges(item))
 
 
 def holds(target: str | Path, *, split: str | None = None, format: str | None = None) -> Holds:  # noqa: A002
-    """Whether a corpus holds dialogues or exchanges, by its first file."""
+    """Whether a corpus contains dialogues or exchanges, by its first file."""
     if str(target) == SAMPLE:
         return "dialogues"
-    found = _find(Path(target), split, format)
-    first = next(found.files)
-    return "dialogues" if first.name.endswith(".parquet") else (found.reader or recognise(first)).holds
+    corpus = _find(Path(target), split, format)
+    first = next(corpus.files)
+    return "dialogues" if first.name.endswith(".parquet") else (corpus.reader or recognise(first)).holds
 
 
 def files_of(target: Path, *, split: str | None = None) -> list[Path]:
-    """The corpus files a path stands for."""
+    """The corpus files of a path: the file itself, or those in the folder."""
     if target.is_file():
         return [target]
     if not target.exists():
-        raise DataError(f"There is no {target}.", hint=f"Give a file, a folder, or {SAMPLE!r} for the bundled corpus.")
+        raise DataError(
+            f"File not found: {target}", hint=f"Give a file, a folder, or {SAMPLE!r} for the bundled corpus."
+        )
     if not target.is_dir():
-        raise DataError(f"{target} is neither a file nor a folder.", hint="Copy what it gives into a file first.")
-    there = sorted(f for f in target.iterdir() if f.is_file())
-    found = [f for f in there if f.name.endswith(ENDINGS)] or _others(there)
-    found = [f for f in found if split is None or f.name.startswith(split)]
-    if not found:
+        raise DataError(f"{target} is neither a file nor a folder.", hint="Copy its content into a file first.")
+    content = sorted(f for f in target.iterdir() if f.is_file())
+    files = [f for f in content if f.name.endswith(ENDINGS)] or _text_files(content)
+    files = [f for f in files if split is None or f.name.startswith(split)]
+    if not files:
         of = f" of the split {split!r}" if split else ""
-        raise DataError(f"There are no corpus files{of} in {target}.", hint=_where_else(target))
-    return found
+        raise DataError(f"There are no corpus files{of} in {target}.", hint=_suggest_folders(target))
+    return files
 
 
 def corpus_in(folder: Path) -> Path | None:
-    """The first folder with a corpus in it: this one, or one inside, the nearest first; archives nest theirs."""
+    """The first folder with a corpus: this one or a subfolder, breadth first, since archives often nest their files."""
     waiting = [folder]
     while waiting:
-        place = waiting.pop(0)
+        candidate = waiting.pop(0)
         with suppress(DataError):
-            _find(place, None, None)
-            return place
-        waiting += sorted(f for f in place.iterdir() if f.is_dir())
+            _find(candidate, None, None)
+            return candidate
+        waiting += sorted(f for f in candidate.iterdir() if f.is_dir())
     return None
 
 
 def read_file(file: Path, decode: Callable[[Json], T], problems: Problems | None) -> Iterator[T]:
-    """The records of one file of JSON lines, packed or not."""
+    """The records of one file of JSON lines, compressed or not."""
     try:
         with open_text(file) as lines:
             yield from read_lines(lines, decode, source=str(file), problems=problems)
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{file} cannot be read to its end: {error}.") from None
+        raise DataError(f"Cannot read {file} to its end: {error}.") from None
 
 
 def recognise(file: Path) -> AnyReader:
-    """The reader for a file, by its first record that can be read, or by its first lines."""
+    """The reader for a file, detected from its first readable record or its first lines."""
     try:
         with open_text(file) as text:
             head = text.read(1 << 16)
             text.seek(0)
             as_json = file.name.endswith(JSON_LINES) or head.lstrip()[:1] in ("[", "{")
-            found = (_by_record(text, file.name) if as_json else None) or _by_head(head)
+            reader = (_by_record(text, file.name) if as_json else None) or _by_head(head)
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{file} cannot be read: {error}.") from None
-    if found is None:
-        raise _unknown(file, head)
-    return found
+        raise DataError(f"Cannot read {file}: {error}.") from None
+    if reader is None:
+        raise _unrecognised(file, head)
+    return reader
 
 
-def _unknown(file: Path, head: str) -> DataError:
-    """Why a file cannot be read; chat rooms are many dialogues at once, and another command pulls them apart."""
+def _unrecognised(file: Path, head: str) -> DataError:
+    """Why a file cannot be read; for logs of chat rooms, the command that extracts dialogues from them."""
     mine = "tertulia corpus mine {} --threads rules --out ROOMS"
     if file.name.endswith((".txt", ".txt.gz")) and (room := _annotated_room(file.parent)):
         return DataError(
-            f"{room} holds logs of a chat room with hand-made links between their lines, not dialogues.",
-            hint=f"Pull dialogues out of them with: {mine.format(room)}\n"
-            "Learn from such links with: tertulia train configs/disentangler.toml --data FOLDER (of train/ and dev/)",
+            f"{room} contains chat logs annotated with reply links, not dialogues.",
+            hint=f"Extract dialogues from them with: {mine.format(room)}\n"
+            "Train on them with: tertulia train configs/disentangler.toml --data FOLDER (with train/ and dev/)",
         )
+    if not head.strip():
+        return DataError(f"{file} is empty.", hint="Give a file or folder of dialogues, or 'sample'.")
     lines = [line for line in head.split("\n")[:-1] if line.strip()]
     if 2 * sum(map(bool, map(_LOG_LINE.match, lines))) > len(lines):
         return DataError(
-            f"{file} is the log of a chat room: conversations in a tangle, not dialogues.",
-            hint=f"Pull dialogues out of it with: {mine.format(file)}",
+            f"{file} is a chat log of interleaved conversations, not of dialogues.",
+            hint=f"Extract dialogues from it with: {mine.format(file)}",
         )
-    known = ", ".join(READERS)
-    return DataError(f"{file} is in no format we know.", hint=f"Known: {known}; name one with --format.")
+    return DataError(f"Unrecognised format: {file}", hint=f"Name the format with --format: {', '.join(READERS)}.")
 
 
 def _annotated_room(folder: Path) -> Path | None:
-    """The folder of annotated logs (`NAME.raw.txt` beside `NAME.annotation.txt`): this one, or the first inside."""
-    found = chain(folder.glob("*.annotation.txt"), sorted(folder.glob("*/*.annotation.txt")))
-    return next((file.parent for file in found), None)
+    """The folder of annotated logs (`NAME.raw.txt` beside `NAME.annotation.txt`): this one, or the first subfolder."""
+    annotations = chain(folder.glob("*.annotation.txt"), sorted(folder.glob("*/*.annotation.txt")))
+    return next((file.parent for file in annotations), None)
 
 
 def _by_record(text: IO[str], name: str) -> AnyReader | None:
@@ -173,12 +176,12 @@ def _by_record(text: IO[str], name: str) -> AnyReader | None:
     if name.endswith(JSON_LINES):
         records = json_lines(text)
     else:
-        named = [r for r in readers if r.key]
-        records = json_document(text, key="name", is_record=lambda value: any(_knows(r, value) for r in named))
-    return next((r for record in islice(records, 100) for r in readers if _knows(r, record.value)), None)
+        keyed = [r for r in readers if r.key]
+        records = json_document(text, key="name", is_record=lambda value: any(_recognises(r, value) for r in keyed))
+    return next((r for record in islice(records, 100) for r in readers if _recognises(r, record.value)), None)
 
 
-def _knows(reader: Reader, value: Json) -> bool:
+def _recognises(reader: Reader, value: Json) -> bool:
     try:
         return isinstance(value, dict) and reader.recognises(value)
     except DAMAGE:
@@ -193,40 +196,41 @@ def _readers() -> list[AnyReader]:
     return [READERS.get(name) for name in READERS]
 
 
-def _find(target: Path, split: str | None, format_name: str | None) -> Found:
-    """The files and, where a format was named or the folder itself is of one, their reader."""
+def _find(target: Path, split: str | None, format_name: str | None) -> CorpusFiles:
+    """The files and, if a format is named or the folder as a whole has one, their reader."""
     named: AnyReader | None = READERS.get(format_name) if format_name else None
     if target.is_dir():
         for reader in [named] if named else _readers():
             files = iter(reader.files(target, split) if reader.files else ())
             first = next(files, None)
             if first is not None:
-                return Found(chain((first,), files), reader)
-    return Found(iter(files_of(target, split=split)), named)
+                return CorpusFiles(chain((first,), files), reader)
+    return CorpusFiles(iter(files_of(target, split=split)), named)
 
 
-def _others(files: list[Path]) -> list[Path]:
-    aside = (*ASIDE, *(pattern for reader in _readers() for pattern in reader.companions))
-    return [f for f in files if f.name.endswith(OTHER_ENDINGS) and not any(fnmatch(f.name.lower(), a) for a in aside)]
+def _text_files(files: list[Path]) -> list[Path]:
+    excluded = (*_NO_CORPUS, *(pattern for reader in _readers() for pattern in reader.companions))
+    text_files = [f for f in files if f.name.endswith(OTHER_ENDINGS)]
+    return [f for f in text_files if not any(fnmatch(f.name.lower(), pattern) for pattern in excluded)]
 
 
-def _where_else(folder: Path) -> str:
-    inside = sorted(f.name for f in folder.iterdir() if f.is_dir())
-    if inside:
-        return f"There are folders in it: {', '.join(inside[:5])}."
-    return f"Files end in {', '.join((*ENDINGS, *OTHER_ENDINGS))}."
+def _suggest_folders(folder: Path) -> str:
+    subfolders = sorted(f.name for f in folder.iterdir() if f.is_dir())
+    if subfolders:
+        return f"It has subfolders: {', '.join(subfolders[:5])}."
+    return f"File names must end in {', '.join((*ENDINGS, *OTHER_ENDINGS))}."
 
 
-def _read_all(found: Found, problems: Problems | None, *, wanted: Holds = "exchanges") -> Iterator[Item]:
-    for file in found.files:
+def _read_all(corpus: CorpusFiles, problems: Problems | None, *, wanted: Holds = "exchanges") -> Iterator[Item]:
+    for file in corpus.files:
         if file.name.endswith(".parquet"):
             yield from read_parquet(file)
             continue
-        reader = found.reader or recognise(file)
+        reader = corpus.reader or recognise(file)
         if wanted == "dialogues" and reader.holds == "exchanges":
             raise UsageError(
-                f"{file} holds exchanges (single replies with what they answer), not dialogues.",
-                hint="Show, count or convert it alone with `tertulia corpus`; in Python, read it with load_exchanges.",
+                f"{file} contains exchanges (single replies with their context), not dialogues.",
+                hint="Use `tertulia corpus show`, `stats` or `convert` on this file alone; in Python, load_exchanges.",
             )
         yield from _read(file, reader, problems)
 
@@ -237,7 +241,7 @@ def _read(file: Path, reader: AnyReader, problems: Problems | None) -> Iterator[
         with open_text(file) as text:
             yield from read_records(reader.records(text, file.name), decode, source=str(file), problems=problems)
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{file} cannot be read to its end: {error}.") from None
+        raise DataError(f"Cannot read {file} to its end: {error}.") from None
 
 
 def _exchanges(item: Item) -> Iterable[Exchange]:
@@ -245,9 +249,9 @@ def _exchanges(item: Item) -> Iterable[Exchange]:
 
 
 def _sample_split(split: str | None) -> sample.Split | None:
-    for known in sample.SPLITS:
-        if split == known:
-            return known
+    for name in sample.SPLITS:
+        if split == name:
+            return name
     if split is None:
         return None
     raise UnknownName("split of the sample", split, sample.SPLITS)

@@ -1,36 +1,38 @@
-"""Mining as a job: messages in, a folder out with the pairs, the funnel, the subword model and the settings.
+"""Mine message trees: messages in, a folder out with the pairs, the funnel, the subword model and the settings.
 
-The work is done by `corpus.mining`, on whichever engine; this is what is asked for and what is handed back. The folder:
-`pairs/` (shards, one row a reply), `whole/` and `pairs.parquet` on request, `funnel.json`, `subwords.model`,
-`config.toml` and `manifest.json`, and `_work/` while the job is not done.
+`corpus.mining` does the work on any engine; this module has the config, the engine's choice and the outcome. The folder
+contains `pairs/` (shards, one row per reply), `whole/` and `pairs.parquet` on request, `funnel.json`, `subwords.model`,
+`config.toml` and `manifest.json`, and `_work/` until the job is done.
 """
 
 import hashlib
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from tertulia import __version__, sample
+from tertulia.artefacts.files import exclusive_lock, read_json, remove_unfinished, sha256_of, write_json
+from tertulia.artefacts.manifest import MANIFEST
 from tertulia.core.codec import Problems, message_from_json
-from tertulia.core.config import save
+from tertulia.core.config import Cli, save
 from tertulia.core.dialogue import Json, Message
 from tertulia.core.errors import DataError, UsageError
 from tertulia.core.progress import Progress, Silent
-from tertulia.corpus.engines.base import Engine, Here
+from tertulia.corpus.engines.base import Engine, InProcess
 from tertulia.corpus.engines.pool import Pool
 from tertulia.corpus.engines.ray import RayEngine
 from tertulia.corpus.erase import erase_again
 from tertulia.corpus.load import SAMPLE, files_of, read_file
-from tertulia.corpus.mining.driver import SUBWORDS, WORK, Plan, Yield, run
-from tertulia.corpus.mining.files import alone, read_json, sweep, write_json
-from tertulia.corpus.mining.manifest import FORMAT, NAME, check_manifest
+from tertulia.corpus.mining.driver import SUBWORDS, WORK, MiningJob, MiningResult, run_stages
+from tertulia.corpus.mining.manifest import FORMAT, check_manifest
 from tertulia.corpus.mining.pairs import PAIRS, WHOLE, read_pairs
-from tertulia.corpus.mining.shapes import Cleaning, shape_named
+from tertulia.corpus.mining.schemas import Cleaning, get_schema
 from tertulia.corpus.mining.sources import find_sources
 from tertulia.corpus.rules import MiningRules
 from tertulia.corpus.shards import write_parquet
@@ -40,88 +42,92 @@ from tertulia.corpus.trees import Funnel
 FUNNEL = "funnel.json"
 DIALOGUES = "pairs.parquet"
 _BUCKET_BYTES = 8 << 20
-"""Bytes of input for each bucket."""
+"""Bytes of input per bucket."""
 _SMALL = 8 << 20
-"""Inputs below this are mined in this process."""
+"""Inputs below this size are mined in this process."""
 
 
 class MineConfig(MiningRules):
-    """What is mined, by which rules, and where it goes."""
+    """What to mine, by which rules, and where to write the results."""
 
-    source: str | tuple[str, ...] = SAMPLE
-    """Files or folders of messages (JSON lines, packed or not, or Parquet), `-` for a pipe, or `sample` for the bundled
-    forum."""
+    source: Annotated[str | tuple[str, ...], Cli(argument=True)] = SAMPLE
+    """Files or folders of messages (JSON lines, optionally compressed, or Parquet), `-` for standard input, or `sample`
+    for the bundled forum. With --threads: a chat log or a folder of logs."""
     out: Path = Path("mined")
-    """Folder for the results."""
+    """Folder for the results; by default `mined`, or `chatlogs` with --threads."""
     format: Literal["messages", "reddit", "convokit"] | None = None
-    """Shape of the records; recognised by the first one when not given."""
-    fields: dict[str, str] = Field(default_factory=dict)
-    """Where plain messages keep what: a field name for id, parent, thread, author or text."""
+    """Schema of the records; detected from the first record by default. With --threads: the format
+    of the logs (ubuntu, irssi, weechat, energymech or generic)."""
+    fields: Annotated[dict[str, str], Cli("--field")] = Field(default_factory=dict)
+    """Name of a field in the records, e.g. text=body; repeat the option for more. Messages have id, parent, thread,
+    author and text."""
     vocabulary: int = Field(8000, ge=300)
-    """Most subwords to learn; a small corpus has fewer."""
+    """Maximum number of subwords to learn; a small corpus yields fewer."""
     subwords: Path | None = None
-    """A SentencePiece model to count with, instead of learning one."""
+    """SentencePiece model to count subwords with, instead of learning one."""
     sample: int = Field(100_000, ge=1)
-    """About how many texts to learn subwords from."""
+    """Approximate number of texts to learn subwords from."""
     seed: int = 0
-    """For that sample."""
+    """Random seed of that sample."""
     unsafe: Literal["marked", "none"] = "marked"
-    """Which messages count as unsafe: those marked `rude` or `unsafe` in their meta, or none."""
+    """Which messages are unsafe: those marked `rude` or `unsafe` in their meta, or none."""
     lexicon: Path | None = None
-    """A file of words and phrases, one a line, that make a message unsafe too."""
+    """Text file of words and phrases, one per line; messages that contain one are unsafe too."""
     edits: bool = True
-    """Of Reddit's texts, keep only what comes before an edit note."""
+    """Reddit: keep only the text before an edit note."""
     links: Literal["rule", "cut"] = "rule"
-    """Messages with a link go by rule, or the link is cut out of them."""
+    """Remove messages that contain a link (rule), or only the link (cut)."""
     whole: bool = False
-    """Also write the dialogues from root to leaf."""
+    """Also write complete dialogues, from root to leaf."""
     dialogues: bool = False
     """Also write the pairs as one Parquet file of dialogues, which every command reads."""
     strict: bool = False
-    """Refuse damaged lines instead of skipping and counting them."""
+    """Stop at the first damaged line instead of skipping and counting damaged lines."""
     fresh: bool = False
-    """Start anew where the folder holds the work of another run."""
+    """Start over if the folder contains the work of another run."""
     engine: Literal["pool", "ray"] = "pool"
-    """What does the work: processes on this machine, or a Ray cluster that shares the disk."""
+    """Where to run: in processes on this machine, or on a Ray cluster with a shared disk."""
     address: str | None = None
-    """Address of the Ray cluster; a local one is started when not given."""
+    """Address of the Ray cluster; by default a local one is started."""
     workers: int | None = Field(None, ge=1)
-    """How many processes; as many as there are cores when not given, none at all for a small input."""
+    """Number of processes; by default one per core, and none for a small input."""
     buckets: int | None = Field(None, ge=1, le=100_000)
-    """Into how many shards the threads are dealt; by the size of the input when not given."""
+    """Number of shards for the threads; by default chosen by the size of the input."""
     block_bytes: int = Field(16 << 20, ge=1)
-    """Bytes of input read at a time: memory is a dozen times that for each worker."""
+    """Bytes of input read at a time; each worker needs about twelve times as much memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class MineOutcome:
-    """What came of it."""
+    """The results of mining."""
 
     funnel: Funnel
     problems: Problems
     subwords: int
     """Size of the subword vocabulary."""
     pairs: Path
-    """The Parquet file with one dialogue per reply where that was asked for, else the folder of shards."""
+    """The Parquet file with one dialogue per reply if requested, otherwise the folder of shards."""
     whole: int = 0
-    """Dialogues from root to leaf, where they were asked for."""
+    """Dialogues from root to leaf, if requested."""
 
 
 def mine(config: MineConfig, progress: Progress | None = None) -> MineOutcome:
-    """Mine a corpus, or go on where an earlier run was interrupted."""
+    """Mine a corpus, or continue an interrupted run."""
     progress = progress or Silent()
-    new = not config.out.exists()
+    is_new = not config.out.exists()
     work = config.out / WORK
     work.mkdir(parents=True, exist_ok=True)
     try:
-        with alone(work / "lock"):
-            sweep(config.out)
+        with exclusive_lock(work / "lock"):
+            remove_unfinished(config.out)
             if config.fresh:
                 _clear(config.out)
-            plan = _plan(config)
-            begun = check_manifest(config.out, _manifest(plan))
-            if not (begun and (config.out / FUNNEL).is_file()):
-                _record(config, _run(config, plan, progress))
+            job = _job(config)
+            started = check_manifest(config.out, _manifest(job))
+            if not (started and (config.out / FUNNEL).is_file()):
+                with closing(_engine(config, job)) as engine:
+                    result = run_stages(job, engine, progress, strict=config.strict)
+                _write_funnel(config.out, result)
             erase_again(config.out)
             if config.dialogues and not (config.out / DIALOGUES).is_file():
                 progress.step("Writing dialogues")
@@ -129,14 +135,14 @@ def mine(config: MineConfig, progress: Progress | None = None) -> MineOutcome:
             save(config, config.out / "config.toml")
             shutil.rmtree(work)
     except (DataError, UsageError):
-        if new and not any(read_json(marker)["messages"] for marker in work.glob("part-*.json")):
-            shutil.rmtree(config.out)  # nothing was found that is worth going on with
+        if is_new and not any(read_json(marker)["messages"] for marker in work.glob("part-*.json")):
+            shutil.rmtree(config.out)  # it contains nothing worth continuing
         raise
     return outcome_of(config.out)
 
 
 def outcome_of(folder: Path) -> MineOutcome:
-    """What came of an earlier run, from its folder."""
+    """The outcome of an earlier run, read from its folder."""
     record = read_json(folder / FUNNEL)
     funnel = Funnel(**{name: record[name] for name in ("messages", "removed", "kept", "pairs")})
     problems = Problems(record["damaged lines"], record["damaged examples"])
@@ -145,33 +151,25 @@ def outcome_of(folder: Path) -> MineOutcome:
     return MineOutcome(funnel, problems, record["subwords"], pairs, record["whole"])
 
 
-def _run(config: MineConfig, plan: Plan, progress: Progress) -> Yield:
-    engine = _engine(config, plan)
-    try:
-        return run(plan, engine, progress, strict=config.strict)
-    finally:
-        engine.close()
-
-
-def _engine(config: MineConfig, plan: Plan) -> Engine:
+def _engine(config: MineConfig, job: MiningJob) -> Engine:
     if config.engine == "ray":
         return RayEngine(address=config.address, workers=config.workers)
-    if config.workers is None and plan.weight < _SMALL:
-        return Here()
+    if config.workers is None and job.estimated_bytes < _SMALL:
+        return InProcess()
     return Pool(config.workers or os.cpu_count() or 1)
 
 
-def _plan(config: MineConfig) -> Plan:
-    shape_named("messages", config.fields)
+def _job(config: MineConfig) -> MiningJob:
+    get_schema("messages", config.fields)  # rejects unknown field names
     targets = (config.source,) if isinstance(config.source, str) else config.source
-    sources = find_sources(targets, shape=config.format, fields=config.fields, spool=config.out / WORK)
+    sources = find_sources(targets, schema=config.format, fields=config.fields, spool=config.out / WORK)
     if config.subwords:
-        read_subwords(config.subwords)  # now, and not after the messages have been read
-    return Plan(
+        read_subwords(config.subwords)  # fails now rather than after reading all messages
+    return MiningJob(
         out=config.out,
         sources=tuple(sources),
         rules=MiningRules(**config.model_dump(include=set(MiningRules.model_fields))),
-        buckets=config.buckets or 1 + sum(source.weight for source in sources) // _BUCKET_BYTES,
+        buckets=config.buckets or 1 + sum(source.estimated_bytes for source in sources) // _BUCKET_BYTES,
         block_bytes=config.block_bytes,
         fields=config.fields,
         cleaning=Cleaning(config.edits, config.links),
@@ -179,58 +177,55 @@ def _plan(config: MineConfig) -> Plan:
         vocabulary=config.vocabulary,
         sample=config.sample,
         seed=config.seed,
-        lexicon=_lexicon(config.lexicon) if config.lexicon else (),
+        unsafe_phrases=_read_phrases(config.lexicon) if config.lexicon else (),
         marked_is_unsafe=config.unsafe == "marked",
         whole=config.whole,
     )
 
 
-def _lexicon(path: Path) -> tuple[str, ...]:
+def _read_phrases(path: Path) -> tuple[str, ...]:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise DataError(
-            f"The lexicon {path} cannot be read: {why}.", hint="--lexicon names a text file of words, one a line."
+            f"Cannot read the lexicon {path}: {reason}.", hint="--lexicon expects a text file with one phrase per line."
         ) from None
     return tuple(line for line in lines if line.strip())
 
 
-def _manifest(plan: Plan) -> dict[str, Json]:
-    """Everything that shapes the bytes that come out; not the engine, which does not."""
-    learned = {"vocabulary": plan.vocabulary, "sample": plan.sample, "seed": plan.seed}
+def _manifest(job: MiningJob) -> dict[str, Json]:
+    """Everything that affects the resulting bytes; the engine does not."""
+    learned = {"vocabulary": job.vocabulary, "sample": job.sample, "seed": job.seed}
+    phrases = "\n".join(job.unsafe_phrases).encode()
     return {
         "format": FORMAT,
-        "inputs": [source.as_json() for source in plan.sources],
-        "rules": plan.rules.model_dump(mode="json"),
-        "subwords": {"sha256": _sha256(plan.subwords.read_bytes())} if plan.subwords else learned,
-        "marked is unsafe": plan.marked_is_unsafe,
-        "lexicon": _sha256("\n".join(plan.lexicon).encode()) if plan.lexicon else None,
-        "cleaning": asdict(plan.cleaning),
-        "fields": dict(plan.fields),
-        "whole": plan.whole,
-        "buckets": plan.buckets,
-        "block bytes": plan.block_bytes,
+        "inputs": [source.as_json() for source in job.sources],
+        "rules": job.rules.model_dump(mode="json"),
+        "subwords": {"sha256": sha256_of(job.subwords)} if job.subwords else learned,
+        "marked is unsafe": job.marked_is_unsafe,
+        "lexicon": hashlib.sha256(phrases).hexdigest() if job.unsafe_phrases else None,
+        "cleaning": asdict(job.cleaning),
+        "fields": dict(job.fields),
+        "whole": job.whole,
+        "buckets": job.buckets,
+        "block bytes": job.block_bytes,
     }
 
 
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def _record(config: MineConfig, found: Yield) -> None:
-    record = asdict(found.funnel) | {
-        "whole": found.whole,
-        "damaged lines": found.problems.count,
-        "damaged examples": found.problems.examples,
-        "subwords": found.subwords,
+def _write_funnel(out: Path, result: MiningResult) -> None:
+    record = asdict(result.funnel) | {
+        "whole": result.whole,
+        "damaged lines": result.problems.count,
+        "damaged examples": result.problems.examples,
+        "subwords": result.subwords,
         "version": __version__,
     }
-    write_json(config.out / FUNNEL, record, durable=True)
+    write_json(out / FUNNEL, record, durable=True)
 
 
 def _clear(out: Path) -> None:
-    for name in (FUNNEL, NAME, DIALOGUES, SUBWORDS):
+    for name in (FUNNEL, MANIFEST, DIALOGUES, SUBWORDS):
         (out / name).unlink(missing_ok=True)
     for folder in (out / PAIRS, out / WHOLE):
         shutil.rmtree(folder, ignore_errors=True)
@@ -240,7 +235,7 @@ def _clear(out: Path) -> None:
 
 
 def read_messages(source: str, problems: Problems | None = None) -> Iterator[Message]:
-    """The messages of the sample's forum, a file or a folder, one by one: the plain way, for small corpora."""
+    """The messages of the sample's forum, a file or a folder, one by one; for small corpora."""
     if source == SAMPLE:
         yield from sample.messages()
         return
@@ -249,5 +244,5 @@ def read_messages(source: str, problems: Problems | None = None) -> Iterator[Mes
 
 
 def marked(message: Message) -> bool:
-    """Whether whoever prepared the data marked the message as rude or unsafe."""
+    """Whether the data marks the message as rude or unsafe."""
     return bool(message.meta.get("rude") or message.meta.get("unsafe"))

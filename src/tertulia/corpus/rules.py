@@ -1,7 +1,7 @@
 """Meena's seven reasons to remove a message (arXiv 2001.09977, section 3.1), each a pure function with its parameter.
 
-A rule looks at one message in its tree and says nothing (keep) or why it must go. The paper gives no threshold for the
-overlap with the parent and no name for its classifier of unsafe text: both are parameters here.
+A rule looks at one message in its tree and decides whether to remove it. The paper gives no threshold for the overlap
+with the parent and does not name its classifier of unsafe text: both are parameters here.
 """
 
 import re
@@ -16,72 +16,74 @@ from tertulia.core.dialogue import Message
 from tertulia.core.text import ngrams, squash, words
 
 URL_PATTERN = r"[hH][tT][tT][pP][sS]?://|\b[wW][wW][wW]\.[a-zA-Z0-9]"
-"""Spelled out, so that Python and the fast engine's regular expressions (RE2) find the same."""
+"""Without flags or shorthands, so that Python's and the engine's regular expressions (RE2) match the same."""
 URL = re.compile(URL_PATTERN, re.ASCII)
 _SELECTORS = frozenset(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
 REASONS = ("bot", "url", "letters", "repeated", "overlap", "unsafe", "length")
-"""In the order in which they are tried; a message is charged to the first that fits, cheap ones first."""
+"""In the order in which they are checked, cheap ones first; a message counts for the first reason that applies."""
+MAX_QUOTE_SEARCH = 20_000_000
+"""How many characters of the parent `without_quotes` searches for the lines of one message."""
 
 
 class MiningRules(Config):
-    """The thresholds of mining."""
+    """The thresholds of the mining rules."""
 
     min_subwords: int = Field(2, ge=0)
-    """Shorter messages go."""
+    """Remove messages with fewer subwords."""
     max_subwords: int = Field(128, ge=1, lt=65_535)
-    """Longer messages go."""
+    """Remove messages with more subwords."""
     min_letters: float = Field(0.70, ge=0, le=1)
-    """Share of a message's characters, blanks included, that must be letters."""
+    """Minimum share of letters among a message's characters, spaces included."""
     max_repeats: int = Field(100, ge=1)
-    """A text that occurs more often than this in the corpus goes."""
+    """Remove texts that occur more often than this in the corpus."""
     overlap_n: int = Field(3, ge=1)
-    """Length of the word runs compared with the parent."""
+    """Length of the word n-grams compared with the parent."""
     max_overlap: float = Field(0.60, ge=0, le=1)
-    """Share of a message's word runs that may stand in its parent too."""
+    """Maximum share of a message's n-grams that may also occur in its parent."""
     context: int = Field(7, ge=1)
-    """How many ancestors a reply keeps as its context."""
+    """How many ancestors to keep as the context of a reply."""
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """All a rule may look at."""
+class RuleInput:
+    """Everything a rule may look at."""
 
     message: Message
     text: str
-    """The message without what it quotes from its parent."""
+    """The text of the message without quotes of its parent."""
     parent_text: str | None
     repeats: int
-    """In how many messages of the corpus the text occurs."""
+    """Number of messages of the corpus with the same text."""
     subwords: Callable[[str], int]
     unsafe: Callable[[Message], bool]
 
 
-def reason_to_remove(case: Case, rules: MiningRules) -> str | None:
+def reason_to_remove(item: RuleInput, rules: MiningRules) -> str | None:
     """The first rule that removes the message, or None.
 
-    >>> case = Case(Message("1", "tidy_bot", "hello there"), "hello there", None, 1, lambda t: 2, lambda m: False)
-    >>> reason_to_remove(case, MiningRules())
+    >>> item = RuleInput(Message("1", "tidy_bot", "hello there"), "hello there", None, 1, lambda t: 2, lambda m: False)
+    >>> reason_to_remove(item, MiningRules())
     'bot'
     """
-    if "bot" in case.message.author.lower():
+    if "bot" in item.message.author.lower():
         return "bot"
-    if URL.search(case.text):
+    if URL.search(item.text):
         return "url"
-    if share_of_letters(case.text) < rules.min_letters:
+    if share_of_letters(item.text) < rules.min_letters:
         return "letters"
-    if case.repeats > rules.max_repeats:
+    if item.repeats > rules.max_repeats:
         return "repeated"
-    if case.parent_text is not None and overlap(case.text, case.parent_text, rules.overlap_n) > rules.max_overlap:
+    if item.parent_text is not None and overlap(item.text, item.parent_text, rules.overlap_n) > rules.max_overlap:
         return "overlap"
-    if case.unsafe(replace(case.message, text=case.text)):  # what it quotes is not held against it
+    if item.unsafe(replace(item.message, text=item.text)):  # quotes do not count
         return "unsafe"
-    if not rules.min_subwords <= case.subwords(case.text) <= rules.max_subwords:
+    if not rules.min_subwords <= item.subwords(item.text) <= rules.max_subwords:
         return "length"
     return None
 
 
 def share_of_letters(text: str) -> float:
-    """Letters among all characters; 0 for an empty text.
+    """Share of letters among all characters; 0 for an empty text.
 
     >>> share_of_letters("ab 1")
     0.5
@@ -92,10 +94,10 @@ def share_of_letters(text: str) -> float:
 
 
 def is_letter(character: str) -> bool:
-    """Whether a character is a letter, or a mark that spells together with one.
+    """Whether a character is a letter, or a combining mark that is part of one.
 
-    Devanagari, Thai or pointed Hebrew write many of their sounds as marks (Unicode's Mn and Mc): without these, a third
-    of a plain sentence would pass for noise. Variation selectors are marks too, but only choose how an emoji looks.
+    Devanagari, Thai or pointed Hebrew write many sounds as marks (Unicode's Mn and Mc): without these, a third of an
+    ordinary sentence would count as noise. Variation selectors are marks too, but only choose the look of an emoji.
 
     >>> [is_letter(c) for c in ("k", "\u0915", "\u093f", "\u0301", "\ufe0f", "7")]
     [True, True, True, True, False, False]
@@ -104,28 +106,42 @@ def is_letter(character: str) -> bool:
 
 
 def overlap(text: str, parent: str, n: int) -> float:
-    """Share of the text's runs of n words that stand in the parent; 0 for a text of fewer words.
+    """Share of the text's word n-grams that occur in the parent; 0 for a text of fewer words.
 
     >>> overlap("the cat sat down", "and the cat sat", 3)
     0.5
     """
     own = list(ngrams(words(text), n))
-    theirs = set(ngrams(words(parent), n))
-    return sum(gram in theirs for gram in own) / len(own) if own else 0.0
+    in_parent = set(ngrams(words(parent), n))
+    return sum(gram in in_parent for gram in own) / len(own) if own else 0.0
 
 
 def without_quotes(text: str, parent: str | None) -> str:
-    """The text without the lines that begin with ">" and repeat a part of the parent.
+    """The text without lines that begin with ">" and repeat a part of the parent.
+
+    Lines are searched for from where the previous one was, so quoting a long message line by line takes linear time.
+    After `MAX_QUOTE_SEARCH` characters searched, the remaining lines are kept: thousands of lines that look like
+    quotes and are none must not take minutes.
 
     >>> without_quotes("> the oven light\\nmine too!", "it was the oven light again")
     'mine too!'
     """
     if parent is None or ">" not in text:
         return text.strip()
-    kept = []
+    parent = squash(parent)
+    kept, position, budget = [], 0, MAX_QUOTE_SEARCH
     for line in text.split("\n"):
         bare = line.strip()
         quoted = squash(bare.lstrip("> ")) if bare.startswith(">") else ""
-        if not (quoted and (quoted in parent or quoted in squash(parent))):
+        index = -1
+        if quoted and budget > 0:
+            index = parent.find(quoted, position)
+            budget -= (len(parent) if index < 0 else index + len(quoted)) - position
+            if index < 0 and position:
+                index = parent.find(quoted, 0, position + len(quoted) - 1)
+                budget -= position
+        if index < 0:
             kept.append(line)
+        else:
+            position = index
     return "\n".join(kept).strip()

@@ -1,4 +1,4 @@
-"""Dialogues in Parquet, with the types spelled out: what goes in comes out, turn by turn."""
+"""Dialogues in Parquet with an explicit schema: reading returns exactly what was written, turn by turn."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tertulia.artefacts.files import atomic_write
 from tertulia.core.codec import dialogue_from_json, dialogue_to_json
 from tertulia.core.dialogue import Dialogue, Json
 from tertulia.core.errors import DataError
@@ -33,38 +34,44 @@ SCHEMA = pa.schema(
         pa.field("meta", pa.string()),
     ]
 )
-"""`meta` columns hold JSON, as each source knows other things."""
+"""`meta` columns contain JSON, since every source records different things."""
 
 
 def write_parquet(dialogues: Iterable[Dialogue], path: Path, *, rows: int = 2000) -> int:
-    """Write dialogues to one Parquet file, some rows at a time; returns how many. It appears only when whole."""
-    partial = path.with_name(path.name + ".partial")
+    """Write dialogues to one Parquet file, `rows` per row group; returns how many there were."""
     count = 0
-    try:
-        with pq.ParquetWriter(partial, SCHEMA, compression="zstd") as writer:
-            for group in _groups(dialogues, rows):
-                writer.write_table(pa.Table.from_pylist([_row(d) for d in group], schema=SCHEMA))
-                count += len(group)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with atomic_write(path) as file, pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
+        for group in _groups(dialogues, rows):
+            writer.write_table(pa.Table.from_pylist([_row(d) for d in group], schema=SCHEMA))
+            count += len(group)
     return count
+
+
+def open_parquet(path: Path | str) -> pq.ParquetFile:
+    """Open a Parquet file, or raise a clear error."""
+    try:
+        return pq.ParquetFile(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"{path} is not a readable Parquet file ({error}).") from None
+
+
+def read_rows(path: Path) -> Iterator[dict[str, Json]]:
+    """The rows of one Parquet file, streamed."""
+    with open_parquet(path) as file:
+        for batch in file.iter_batches(batch_size=2000):
+            yield from batch.to_pylist()
 
 
 def read_parquet(path: Path) -> Iterator[Dialogue]:
     """The dialogues of one Parquet file, streamed."""
-    try:
-        file = pq.ParquetFile(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{path} is not a readable Parquet file ({error}).") from None
-    with file:
+    with open_parquet(path) as file:
         if missing := {"id", "turns"} - set(file.schema_arrow.names):
-            raise DataError(f"{path} holds no dialogues: the column {sorted(missing)[0]!r} is missing.")
+            raise DataError(f"{path} does not contain dialogues: the column {sorted(missing)[0]!r} is missing.")
         try:
             for batch in file.iter_batches(batch_size=1000):
                 yield from (_dialogue(row) for row in batch.to_pylist())
         except (ValueError, KeyError, TypeError, AttributeError, OSError, pa.ArrowException) as error:
-            raise DataError(f"{path} holds something else than dialogues, or is damaged ({error}).") from None
+            raise DataError(f"{path} does not contain dialogues, or is damaged ({error}).") from None
 
 
 def _groups(dialogues: Iterable[Dialogue], rows: int) -> Iterator[list[Dialogue]]:

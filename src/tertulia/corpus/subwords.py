@@ -1,4 +1,4 @@
-"""Subword counts by SentencePiece BPE, trained on the corpus at hand, as mining's length rule needs them."""
+"""Subword counts by SentencePiece BPE, trained on the corpus at hand, for the length rule of mining."""
 
 import io
 from collections.abc import Iterable
@@ -17,36 +17,36 @@ class SubwordCounter:
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
 
     def __call__(self, text: str) -> int:
-        """How many subwords the text has."""
+        """Number of subwords of the text."""
         return len(self._processor.encode(text))
 
     @property
     def vocabulary(self) -> int:
-        """How many subwords there are."""
+        """Size of the vocabulary."""
         return int(self._processor.vocab_size())
 
     def save(self, path: Path) -> None:
-        """Write the model as SentencePiece itself would."""
+        """Write the model in SentencePiece's own format."""
         path.write_bytes(self.model)
 
 
 def read_subwords(path: Path) -> SubwordCounter:
-    """A model that somebody gave us; a file that is none is their mistake."""
+    """Read a model given by the user; a file that is not a model is a clear error."""
     try:
         counter = SubwordCounter(path.read_bytes())
-        counter("")  # of an empty file SentencePiece complains only here
+        counter("")  # SentencePiece rejects an empty file only here
     except (OSError, RuntimeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no SentencePiece model"
+        reason = error.strerror if isinstance(error, OSError) else "it is not a SentencePiece model"
         raise DataError(
-            f"The subword model {path} cannot be read: {why}.",
-            hint="--subwords names a .model file of SentencePiece, such as a mined folder's subwords.model; "
-            "without it, one is learned.",
+            f"Cannot read the subword model {path}: {reason}.",
+            hint="--subwords expects a .model file of SentencePiece, such as subwords.model of a mined folder; "
+            "omit it to learn one.",
         ) from None
     return counter
 
 
 def train_subwords(texts: Iterable[str], *, vocabulary: int = 8000) -> SubwordCounter:
-    """A BPE model of at most `vocabulary` subwords (fewer where the texts are too few to have so many)."""
+    """Train a BPE model of at most `vocabulary` subwords (fewer if there is too little text)."""
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -61,5 +61,5 @@ def train_subwords(texts: Iterable[str], *, vocabulary: int = 8000) -> SubwordCo
             minloglevel=2,
         )
     except RuntimeError as error:
-        raise DataError(f"No subwords could be learned from these texts ({error}).") from None
+        raise DataError(f"Cannot learn subwords from these texts ({error}).") from None
     return SubwordCounter(model.getvalue())

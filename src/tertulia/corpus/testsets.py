@@ -1,7 +1,8 @@
-"""Test sets for ranking the next reply, as the Ubuntu papers make them (Lowe et al. 2015 and its version 2).
+"""Test sets for next-reply ranking, as in the Ubuntu papers (Lowe et al. 2015 and its version 2).
 
-A dialogue gives one context of random length and its true reply; beside it stand others, drawn at random or, harder,
-chosen because they resemble the true reply. Version 1 draws short contexts more often; version 2 draws lengths evenly.
+Each dialogue yields one context of random length and its true reply, together with distractors drawn at random or, for
+hard sets, from the replies most similar to the true one. Version 1 draws short contexts more often; version 2 draws
+lengths uniformly.
 """
 
 import random
@@ -14,50 +15,52 @@ import numpy as np
 from pydantic import Field
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from tertulia.core.codec import persona_to_json
+from tertulia.artefacts.files import atomic_write
+from tertulia.core.codec import dump_line, persona_to_json
 from tertulia.core.dialogue import Dialogue, Exchange, Json, Turn
 from tertulia.core.errors import DataError
 from tertulia.core.text import squash, words
+from tertulia.corpus.config import ReadConfig
 from tertulia.corpus.readers.ubuntu_pairs import join_ranking
-from tertulia.corpus.tasks import ReadConfig
 
 
 class TestSetConfig(ReadConfig):
-    """What stands in a test set."""
+    """What a test set contains."""
 
-    __test__ = False  # not a test, whatever pytest makes of the name
+    __test__ = False  # not a test, although pytest would collect the name
 
     out: Path = Path("testset.jsonl")
     """File to write: .jsonl, or .csv in the layout of the Ubuntu corpus."""
     version: Literal[1, 2] = 1
-    """Which paper's rule draws the length of contexts."""
+    """Version of the Ubuntu corpus whose rule for context lengths to use."""
     max_context: int = Field(20, ge=2)
-    """C of version 1: the longest context it aims at."""
+    """The parameter C of version 1: the target for the longest context."""
     distractors: int = Field(9, ge=1, le=999)
-    """False replies beside the true one."""
+    """Number of false replies per true reply."""
     hard: bool = False
-    """Choose distractors that resemble the true reply instead of drawing them at random."""
+    """Draw distractors from the replies most similar to the true one instead of from all replies."""
     pool: int = Field(50, ge=1)
-    """For hard distractors: how many of the most similar replies to draw from."""
+    """With --hard: how many of the most similar replies to draw from."""
     seed: int = 0
-    """For lengths, distractors and places."""
+    """Random seed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TestItem:
-    """A context, and candidates of which one is the truth."""
+    """A context and its candidates, one of which is the true reply."""
 
     __test__ = False
 
     exchange: Exchange
     candidates: tuple[str, ...]
     truth: int
+    """Index of the true reply."""
 
 
 def context_length(turns: int, rng: random.Random, config: TestSetConfig) -> int:
-    """How many turns of a dialogue of `turns` become the context; at least one, and one is left to be the reply.
+    """How many of a dialogue's turns become the context; at least one, and one is left as the reply.
 
-    Version 1: c = min(t - 1, n - 1) with n = 10 C / eta + 2 and eta drawn evenly from [C / 2, 10 C].
+    Version 1: c = min(t - 1, n - 1) with n = 10 C / eta + 2 and eta uniform in [C / 2, 10 C].
     """
     if config.version == 2:
         return rng.randint(min(2, turns - 1), turns - 1)
@@ -66,18 +69,21 @@ def context_length(turns: int, rng: random.Random, config: TestSetConfig) -> int
 
 
 def make_test_set(dialogues: Sequence[Dialogue], config: TestSetConfig) -> list[TestItem]:
-    """One item for each dialogue of two turns or more."""
+    """One item per dialogue of two turns or more."""
     rng = random.Random(config.seed)
     exchanges = [_cut(d, context_length(len(d.turns), rng, config)) for d in dialogues if len(d.turns) >= 2]
     replies = [e.response.text for e in exchanges]
     if len({_key(r) for r in replies}) <= config.distractors:
-        raise DataError(f"{len(replies)} dialogues are too few for {config.distractors} distractors each.")
+        raise DataError(
+            f"{len(replies)} dialogues are too few for {config.distractors} distractors each.",
+            hint="Use fewer --distractors.",
+        )
     near = _nearest(replies, config.pool) if config.hard else None
     return [_item(i, exchanges, replies, near, rng, config) for i in range(len(exchanges))]
 
 
 def item_to_json(item: TestItem) -> dict[str, Json]:
-    """For the .jsonl form. Who replies and the personas are there, so that bots with one can be judged by it."""
+    """For .jsonl files; with speaker and personas, so that bots with a persona can be evaluated."""
     exchange = item.exchange
     record: dict[str, Json] = {
         "id": exchange.id,
@@ -90,27 +96,37 @@ def item_to_json(item: TestItem) -> dict[str, Json]:
     return record | {name: persona_to_json(persona) for name, persona in personas.items() if persona}
 
 
+def save_test_set(items: Sequence[TestItem], path: Path) -> None:
+    """Write a test set as .csv in the layout of the Ubuntu corpus, or else as JSON lines."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as unfinished, unfinished.open("w", encoding="utf-8", newline="") as out:
+        if path.suffix == ".csv":
+            write_ubuntu_csv(items, out)
+        else:
+            out.writelines(dump_line(item_to_json(item)) + "\n" for item in items)
+
+
 def write_ubuntu_csv(items: Sequence[TestItem], out: IO[str]) -> None:
     """The layout of the Ubuntu corpus' test files: context, true reply, distractors; tags end utterances and turns."""
     out.writelines(join_ranking(with_candidates(item) for item in items))
 
 
 def with_candidates(item: TestItem) -> Exchange:
-    """The exchange with the candidates in its reply's `meta`, the truth first."""
+    """The exchange with the candidates in its reply's `meta`, the true reply first."""
     others = (text for i, text in enumerate(item.candidates) if i != item.truth)
     meta = dict(item.exchange.response.meta) | {"candidates": [item.exchange.response.text, *others]}
     return replace(item.exchange, response=replace(item.exchange.response, meta=meta))
 
 
 def training_triples(dialogues: Sequence[Dialogue], *, seed: int = 0) -> Iterator[tuple[tuple[Turn, ...], str, int]]:
-    """Context, reply, flag: every utterance from the third on is a true reply once, and answered falsely once."""
+    """Context, reply, flag: every utterance from the third on once as the true reply, and once with a false one."""
     rng = random.Random(seed)
-    everything = [turn.text for d in dialogues for turn in d.turns]
+    utterances = [turn.text for d in dialogues for turn in d.turns]
     for dialogue in dialogues:
         for i in range(2, len(dialogue.turns)):
             context, truth = dialogue.turns[:i], dialogue.turns[i].text
             yield context, truth, 1
-            yield context, _other(rng, everything, truth), 0
+            yield context, _other(rng, utterances, truth), 0
 
 
 def _cut(dialogue: Dialogue, length: int) -> Exchange:
@@ -134,10 +150,10 @@ def _item(
 ) -> TestItem:
     taken = {_key(replies[i])}
     others: list[str] = []
-    suspects = list(near[i]) if near is not None else []
-    rng.shuffle(suspects)
+    similar = list(near[i]) if near is not None else []
+    rng.shuffle(similar)
     while len(others) < config.distractors:
-        text = replies[suspects.pop() if suspects else rng.randrange(len(replies))]
+        text = replies[similar.pop() if similar else rng.randrange(len(replies))]
         if _key(text) not in taken:
             taken.add(_key(text))
             others.append(text)
@@ -146,15 +162,15 @@ def _item(
 
 
 def _nearest(replies: Sequence[str], pool: int, *, block: int = 512) -> np.ndarray:
-    """For each reply the places of the most similar others by tf-idf, a block of rows at a time."""
+    """For each reply the indices of the most similar others by tf-idf: (replies, pool), computed block by block."""
     vectors = TfidfVectorizer(analyzer=words, sublinear_tf=True, dtype=np.float32).fit_transform(replies)
     pool = min(pool, len(replies) - 1)
-    found = np.empty((len(replies), pool), dtype=np.int64)
+    nearest = np.empty((len(replies), pool), dtype=np.int64)
     for start in range(0, len(replies), block):
-        scores = np.asarray((vectors[start : start + block] @ vectors.T).todense())
+        scores = np.asarray((vectors[start : start + block] @ vectors.T).todense())  # (block, replies)
         scores[np.arange(len(scores)), np.arange(start, start + len(scores))] = -1.0
-        found[start : start + len(scores)] = np.argsort(-scores, axis=1, kind="stable")[:, :pool]
-    return found
+        nearest[start : start + len(scores)] = np.argsort(-scores, axis=1, kind="stable")[:, :pool]
+    return nearest
 
 
 def _other(rng: random.Random, texts: Sequence[str], truth: str) -> str:
@@ -162,7 +178,7 @@ def _other(rng: random.Random, texts: Sequence[str], truth: str) -> str:
         text = texts[rng.randrange(len(texts))]
         if _key(text) != _key(truth):
             return text
-    raise DataError("All utterances are the same: there is nothing to set beside the true reply.")
+    raise DataError("All utterances are the same, so there are no false replies.")
 
 
 def _key(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Unpacking archives from strangers: plain files alone, and none outside the folder it is unpacked into."""
+"""Unpack untrusted archives: regular files only, and none outside the target folder."""
 
 import gzip
 import shutil
@@ -10,43 +10,44 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from tertulia.artefacts.files import atomic_write
 from tertulia.core.errors import DataError
 
 TAR = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 
 
 def unpack(archive: Path, folder: Path) -> list[str]:
-    """Unpack a zip, tar or gz by its name; returns the files, relative to the folder. Others are left as they are."""
-    with _whole(archive):
+    """Unpack a zip, tar or gz, by its name; returns the files, relative to the folder. Other files are left as is."""
+    with _clear_errors(archive):
         if archive.name.endswith(".zip"):
             return list(_unzip(archive, folder))
         if archive.name.endswith(TAR):
             return list(_untar(archive, folder))
         if archive.name.endswith(".gz"):
             if not archive.stat().st_size:
-                raise EOFError("it is empty")
+                raise EOFError("the file is empty")
             name = archive.name.removesuffix(".gz")
             with gzip.open(archive, "rb") as source:
-                _write(source, place(name, folder, archive))
+                _write(source, safe_path(name, folder, archive))
             return [name]
     return []
 
 
-def place(name: str, folder: Path, archive: Path) -> Path:
-    """Where a member goes; one that would leave the folder is refused."""
+def safe_path(name: str, folder: Path, archive: Path) -> Path:
+    """The path of a member; one that would leave the folder is rejected."""
     parts = PurePosixPath(name.replace("\\", "/"))
     if parts.is_absolute() or ".." in parts.parts or ":" in (parts.parts or ("",))[0] or "\0" in name:
-        raise DataError(f"{archive} is not to be trusted: its member {name!r} would land outside the folder.")
+        raise DataError(f"{archive} is not safe to unpack: its member {name!r} would be written outside the folder.")
     target = folder.joinpath(*parts.parts)
     if not target.parent.resolve().is_relative_to(folder.resolve()):
-        raise DataError(f"{archive} is not to be trusted: its member {name!r} would follow a link out of the folder.")
+        raise DataError(f"{archive} is not safe to unpack: its member {name!r} would follow a link out of the folder.")
     return target
 
 
 def _unzip(archive: Path, folder: Path) -> Iterator[str]:
     with zipfile.ZipFile(archive) as members:
         infos = [info for info in members.infolist() if not info.is_dir() and not _is_link(info)]
-        targets = [place(info.filename, folder, archive) for info in infos]
+        targets = [safe_path(info.filename, folder, archive) for info in infos]
         for info, target in zip(infos, targets, strict=True):
             if _is_wanted(target):
                 with members.open(info) as source:
@@ -57,7 +58,7 @@ def _unzip(archive: Path, folder: Path) -> Iterator[str]:
 def _untar(archive: Path, folder: Path) -> Iterator[str]:
     with tarfile.open(archive) as members:
         for member in members:
-            target = place(member.name, folder, archive)
+            target = safe_path(member.name, folder, archive)
             source = members.extractfile(member) if member.isreg() and _is_wanted(target) else None
             if source is not None:
                 with source:
@@ -66,15 +67,10 @@ def _untar(archive: Path, folder: Path) -> Iterator[str]:
 
 
 def _write(source: IO[bytes] | gzip.GzipFile, target: Path) -> None:
-    """A plain file with our own rights; it appears only when it is whole."""
+    """Write a regular file with default permissions."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(target.name + ".partial")
-    try:
-        with partial.open("wb") as out:
-            shutil.copyfileobj(source, out, 1 << 18)
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+    with atomic_write(target) as unfinished, unfinished.open("wb") as out:
+        shutil.copyfileobj(source, out, 1 << 18)
 
 
 def _is_link(info: zipfile.ZipInfo) -> bool:
@@ -82,15 +78,15 @@ def _is_link(info: zipfile.ZipInfo) -> bool:
 
 
 def _is_wanted(target: Path) -> bool:
-    """Not the shadow files that a Mac puts into archives."""
+    """Skips the metadata files that macOS adds to archives."""
     return not target.name.startswith("._") and "__MACOSX" not in target.parts and target.name != ".DS_Store"
 
 
 @contextmanager
-def _whole(archive: Path) -> Iterator[None]:
+def _clear_errors(archive: Path) -> Iterator[None]:
     try:
         yield
     except (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, NotImplementedError, RuntimeError) as error:
         raise DataError(f"{archive} is damaged or cannot be unpacked: {error}.") from None
     except OSError as error:
-        raise DataError(f"{archive} cannot be unpacked: {error}.") from None
+        raise DataError(f"Cannot unpack {archive}: {error}.") from None

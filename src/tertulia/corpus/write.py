@@ -1,4 +1,4 @@
-"""Writing dialogues and exchanges in any format that has a writer; a file or folder appears only when it is whole."""
+"""Write dialogues and exchanges in any format that has a writer; a file or folder appears only when complete."""
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator
@@ -7,22 +7,25 @@ from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
+from tertulia.artefacts.files import atomic_write
 from tertulia.core.dialogue import Dialogue, Exchange
 from tertulia.core.errors import DataError, UsageError
 from tertulia.corpus.readers.base import ENDINGS, OTHER_ENDINGS, AnyReader, Holds, Item
-from tertulia.corpus.readers.opening import open_text
+from tertulia.corpus.readers.files import create_text
+from tertulia.corpus.registry import READERS
 from tertulia.corpus.shards import write_parquet
-from tertulia.corpus.table import READERS
 
 T = TypeVar("T", bound=Item)
-_KNOWN = (*ENDINGS, *OTHER_ENDINGS)
+_ENDINGS = (*ENDINGS, *OTHER_ENDINGS)
 
 
 def save_dialogues(dialogues: Iterable[Dialogue], path: Path, *, format: str = "tertulia") -> int:  # noqa: A002
-    """Write dialogues; the ending of the path says how (`.parquet`, `.jsonl`, `.json`, ...). Returns how many."""
+    """Write dialogues; the file type follows from the path (`.parquet`, `.jsonl`, `.json`, ...). Returns how many."""
     if path.name.endswith(".parquet"):
         if format != "tertulia":
-            raise UsageError(f"Parquet holds Tertulia's own dialogues; {format!r} is written as .jsonl.")
+            raise UsageError(
+                f"Parquet files contain Tertulia's own dialogues, not {format!r}.", hint="Write a .jsonl file instead."
+            )
         with _writing(path):
             return write_parquet(dialogues, path)
     return _save(dialogues, path, format, "dialogues")
@@ -34,13 +37,13 @@ def save_exchanges(exchanges: Iterable[Exchange], path: Path, *, format: str = "
 
 
 def check_target(path: Path, *, format: str = "tertulia") -> None:  # noqa: A002
-    """Raise now what saving a file there would raise after the work: an ending that tells or fits no format."""
+    """Raise the errors of saving a file there now rather than after the work: an ending that no format has."""
     if not path.name.endswith(".parquet"):
         _reader_for(path, format)
 
 
 def written_as(reader: AnyReader) -> tuple[str, ...]:
-    """How a format is written: endings of files, `a folder`, or nothing where it cannot be written."""
+    """How a format is written: file endings, `a folder`, or nothing if it cannot be written."""
     if reader.write_folder:
         return ("a folder",)
     return reader.endings if reader.encode else ()
@@ -52,7 +55,7 @@ def _save(items: Iterable[T], path: Path, format_name: str, kind: Holds) -> int:
     else:
         reader = _reader_for(path, format_name)
     if reader.holds != kind:
-        raise UsageError(f"The format {format_name!r} holds {reader.holds}, not {kind}.")
+        raise UsageError(f"The format {format_name!r} contains {reader.holds}, not {kind}.")
     with _writing(path):
         if reader.write_folder:
             return _write_folder(items, path, reader.write_folder)
@@ -61,42 +64,43 @@ def _save(items: Iterable[T], path: Path, format_name: str, kind: Holds) -> int:
 
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """Make the folder it goes into; a disk that is full or not ours is the world's fault."""
+    """Create the parent folder, and turn errors of the file system into clear ones."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
-        raise DataError(f"{path} cannot be written: {error.strerror or error}.") from None
+        raise DataError(f"Cannot write {path}: {error.strerror or error}.") from None
 
 
 def _reader_for(path: Path, format_name: str) -> AnyReader:
-    if not path.name.endswith(_KNOWN):
-        known = READERS.get(format_name).endings if format_name in READERS else _KNOWN
+    if not path.name.endswith(_ENDINGS):
+        endings = (READERS.get(format_name).endings if format_name in READERS else ()) or _ENDINGS
         raise UsageError(
-            f"Cannot tell the format of {path.name!r}.", hint=f"Use one of these endings: {', '.join(known or _KNOWN)}."
+            f"Unrecognised file type: {path.name}", hint=f"Use one of these endings: {', '.join(endings)}."
         )
     reader: AnyReader = READERS.get(format_name)
     if reader.encode is None:
         raise UsageError(f"The format {format_name!r} can be read, but not written.")
     if not path.name.endswith(reader.endings):
-        raise UsageError(f"{path.name!r} cannot hold {format_name!r}.", hint=f"It ends in {', '.join(reader.endings)}.")
+        raise UsageError(
+            f"Cannot write {format_name!r} to {path.name}.",
+            hint=f"Use one of these endings: {', '.join(reader.endings)}.",
+        )
     return reader
 
 
 def _write_file(items: Iterable[T], path: Path, reader: AnyReader) -> int:
-    partial = path.with_name(path.name + ".partial")
     counter = count()
-    try:
-        with open_text(partial, write=True, gzipped=path.name.endswith(".gz")) as out:
-            for piece in reader.pieces(_counted(items, counter), path.name):
-                out.write(piece)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with (
+        atomic_write(path) as unfinished,
+        create_text(unfinished, gzipped=path.name.endswith(".gz")) as out,
+    ):
+        for piece in reader.pieces(_count_items(items, counter), path.name):
+            out.write(piece)
     return next(counter)
 
 
-def _counted(items: Iterable[T], counter: Iterator[int]) -> Iterator[T]:
+def _count_items(items: Iterable[T], counter: Iterator[int]) -> Iterator[T]:
     for item in items:
         next(counter)
         yield item
@@ -104,7 +108,7 @@ def _counted(items: Iterable[T], counter: Iterator[int]) -> Iterator[T]:
 
 def _write_folder(items: Iterable[T], path: Path, write: Callable[[Iterable[T], Path], int]) -> int:
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise UsageError(f"{path} exists already, and is not an empty folder.", hint="Choose another place.")
+        raise UsageError(f"{path} already exists and is not an empty folder.", hint="Choose another path.")
     partial = path.with_name(path.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()

@@ -1,1 +1,1 @@
-"""Bots in, a verdict out: ranking, reports."""
+"""Subjects x settings -> scores: ranking, perplexity, replies, samples, profiles; judged runs and their reports."""

@@ -1,193 +1,63 @@
-"""Ranking the next reply: each true reply among others drawn from the same set, hits@k with intervals.
+"""Ranking the next reply: each true reply among distractors from the same set, hits@k with intervals.
 
-The traps of this game, closed: the true reply stands at a random place, ties are broken at random, no distractor has
-its text, and the interval is drawn over dialogues, as replies of one dialogue are not independent. A setting is what a
-bot is shown of personas; a bot is judged in each of them on the replies that have such personas.
+Known pitfalls are avoided: the true reply has a random position, ties are broken at random, no distractor has the same
+text, and intervals are over dialogues, since replies of one dialogue are not independent. In each persona setting a bot
+is judged on the replies that have such personas.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from statistics import fmean
 
 import numpy as np
-from pydantic import BeforeValidator, Field
 
-from tertulia.core.config import Config
-from tertulia.core.dialogue import Dialogue, Exchange, Json, Persona, Whose
+from tertulia.core.codec import Problems
 from tertulia.core.errors import BotError, UsageError
-from tertulia.core.estimate import Estimate
-from tertulia.core.reply import Ask
-from tertulia.corpus import candidates as game
-from tertulia.corpus.candidates import RankTask, shown
-from tertulia.metrics.ranking import Measure, Ranks, Values, measure_named, ranks_of_truth
-from tertulia.metrics.significance import bootstrap_differences, bootstrap_means
+from tertulia.core.progress import Progress, Silent
+from tertulia.core.score import Score
+from tertulia.corpus.candidates import RankTask
+from tertulia.judge.config import OWN, PersonaSetting, RankConfig, RankSettings, planned
+from tertulia.judge.paper_tables import RANK_PLANS
+from tertulia.judge.ranking_tasks import load_tasks
+from tertulia.judge.runs import JudgedItem, JudgedRun, describe_config, describe_subject, unique_ids
+from tertulia.metrics.metric import Metric, RankBatch
+from tertulia.metrics.ranking import Ranks, ranks_of_truth
+from tertulia.metrics.registry import metrics_named
 from tertulia.talk.bot import Bot, RankingBot
-
-Wording = Literal["original", "revised"]
-LENGTHS = {"1": 1, "2": 2, "3-4": 4, "5-8": 8, "9-16": 16, "17+": None}
-"""Turns of context that are told apart, each with the last it holds."""
+from tertulia.talk.spec import make_bot
 
 
-def _several(value: Any) -> Any:
-    """A single word is a list of one, so that `persona = "own"` is right too."""
-    return (value,) if isinstance(value, str) else value
-
-
-class RankSettings(Config):
-    """What is ranked, among how many, and how it is counted."""
-
-    data: str = "sample"
-    """A file or folder of dialogues, a test set as `corpus testset` makes it, or `sample`."""
-    split: str = "valid"
-    """The split to take, empty for all; tune on valid, look at test once."""
-    candidates: int = Field(20, ge=2, le=1000)
-    """The true reply and its distractors together; a test set brings its own."""
-    hard: bool = False
-    """Take distractors that resemble the true reply instead of drawing them at random."""
-    published: bool = False
-    """Rank among the candidates that the data brings along with its replies, as ParlAI's Persona-Chat does."""
-    persona: Annotated[tuple[Whose, ...], BeforeValidator(_several)] = ()
-    """Whose persona the bot is shown: none, own, their, both, or several of these one by one; own if there is any."""
-    wording: Annotated[tuple[Wording, ...], BeforeValidator(_several)] = ()
-    """Wording of the personas, original or revised, or both one by one; by default original."""
-    speaker: str | None = None
-    """Only replies of this speaker; all by default."""
-    metrics: Annotated[tuple[str, ...], BeforeValidator(_several)] = Field(("hits@1", "hits@5", "mrr"), min_length=1)
-    """What to print: hits@K or recall@K for any K, with inM among M of the candidates (1in2 for short), or mrr."""
-    limit: int | None = Field(None, ge=1)
-    """Judge on so many replies only, drawn by the seed: for slow bots."""
-    seed: int = 0
-    """For distractors, places, ties and what else is drawn."""
-
-
-class RankConfig(RankSettings):
-    """Who is judged, and what becomes of the verdict."""
-
-    bots: Annotated[tuple[str, ...], BeforeValidator(_several)] = Field(("tfidf", "generic"), min_length=1)
-    """Bots to judge; the first is compared with the others."""
-    by_length: bool = False
-    """Print the figures by the number of turns before the reply, too."""
-    table: Literal["personachat", "ubuntu"] | None = None
-    """Print the table of a paper beside its figures: personachat (tables 3 and 6) or ubuntu (table 4)."""
-    out: Path | None = None
-    """Also write the verdict to this file, as JSON."""
-    report: Path | None = None
-    """Also write a report to this file, as HTML."""
-
-
-T = TypeVar("T")
-
-
-class Setting(NamedTuple):
-    """What a bot is shown of personas."""
-
-    whose: Whose = "none"
-    wording: Wording = "original"
-
-    def __str__(self) -> str:
-        return self.whose if self.whose == "none" else f"{self.whose}, {self.wording}"
-
-    def fits(self, exchange: Exchange) -> bool:
-        """Whether the exchange has the personas to be shown, in that wording."""
-        return all(_sentences(persona, self.wording) for persona in self.of(exchange.persona, exchange.partner))
-
-    def of(self, own: T, their: T) -> tuple[T, ...]:
-        """Which of the two are shown.
-
-        >>> Setting("their").of(1, 2), Setting("both").of(1, 2), Setting().of(1, 2)
-        ((2,), (1, 2), ())
-        """
-        return {"none": (), "own": (own,), "their": (their,), "both": (own, their)}[self.whose]
-
-    def ask(self, exchange: Exchange, *, seed: int) -> Ask:
-        """What the bot is asked."""
-        seen = shown(exchange, self.whose, revised=self.wording == "revised")
-        return Ask(seen.dialogue, seen.response.speaker, seed=seed)
-
-
-def _sentences(persona: Persona | None, wording: Wording) -> tuple[str, ...]:
-    if persona is None:
-        return ()
-    return persona.revised if wording == "revised" else persona.sentences
-
-
-OWN = Setting("own")
-Figures = dict[str, Estimate]
-
-
-@dataclass(frozen=True, slots=True)
-class RankResult:
-    """A bot's figures over a set of tasks."""
-
-    bot: str
-    figures: Figures
-    ranks: tuple[int, ...]
-    """One per task that fits the setting, in the order of the tasks."""
-    setting: Setting = OWN
-    by_length: dict[str, Figures] = field(default_factory=dict)
-    """The same by turns of context; lengths that do not occur are left out."""
-
-    def as_json(self) -> dict[str, Json]:
-        """For `--json`."""
-        lengths = {turns: figures_as_json(figures) for turns, figures in self.by_length.items()}
-        return _named(self.bot, self.setting) | figures_as_json(self.figures) | {"by_length": lengths}
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """How much higher one bot's figures are than another's, on the same tasks."""
-
-    bot: str
-    than: str
-    setting: Setting
-    figures: Figures
-
-    def as_json(self) -> dict[str, Json]:
-        """For `--json`."""
-        return _named(self.bot, self.setting) | {"than": self.than} | figures_as_json(self.figures)
-
-
-def figures_as_json(figures: Figures) -> dict[str, Json]:
-    """Estimates by name."""
-    return {name: figure.as_json() for name, figure in figures.items()}
-
-
-def _named(bot: str, setting: Setting) -> dict[str, Json]:
-    return {"bot": bot, "persona": setting.whose, "wording": setting.wording}
-
-
-def rank_tasks(dialogues: Sequence[Dialogue], config: RankSettings) -> list[RankTask]:
-    """Every reply with distractors from other dialogues of the same set, seeded."""
-    return game.rank_tasks(
-        dialogues, candidates=config.candidates, speaker=config.speaker, seed=config.seed, hard=config.hard
+def run_rank(config: RankConfig, progress: Progress | None = None, problems: Problems | None = None) -> JudgedRun:
+    """Judge all bots in all settings. With `problems`, damaged lines are counted there instead of being an error."""
+    progress = progress or Silent()
+    config = _planned(config)
+    metrics_named(config.metrics, unit="ranks", verb="judge rank")  # an unknown name is an error before the work
+    progress.step("Reading")
+    tasks, published = load_tasks(config, problems)
+    metrics = rank_metrics(config, tasks)
+    settings = settings_of(config, tasks)
+    if config.table == "ubuntu" and len(settings) > 1:
+        raise UsageError("The Ubuntu table has one setting: give at most one --persona and one --wording.")
+    scores: list[Score] = []
+    names: list[str] = []
+    for spec in config.bots:
+        progress.step(f"Loading {spec}")
+        bot = make_bot(spec)
+        names.append(spec if bot.spec in names else bot.spec)  # bots that differ only in an option keep the option
+        for setting in settings:
+            progress.step(f"Ranking with {spec}, persona: {setting}", total=len(fitting(tasks, setting)))
+            scores += judge_rank(bot, tasks, config, setting=setting, subject=names[-1], progress=progress.advance)
+    progress.step("Comparing")
+    return JudgedRun(
+        verb="rank",
+        config=describe_config(config),
+        subjects=tuple(describe_subject(name, spec) for name, spec in zip(names, config.bots, strict=True)),
+        settings=tuple(map(str, settings)),
+        scores=tuple(scores),
+        metrics={metric.name: metric.info for metric in metrics},
+        items=tuple(rank_items(tasks)),
+        notes=(_data_note(config, tasks, published=published), *_missing_notes(tasks, settings)),
+        details=rank_details(tasks),
     )
-
-
-def settings_of(config: RankSettings, tasks: Sequence[RankTask]) -> list[Setting]:
-    """The settings to judge in; where nobody said whose, own personas are shown if the data has any."""
-    any_own = any(OWN.fits(task.exchange) for task in tasks)
-    chosen: tuple[Whose, ...] = config.persona or (("own",) if any_own else ("none",))
-    wordings: tuple[Wording, ...] = config.wording or ("original",)
-    found = [Setting() if whose == "none" else Setting(whose, wording) for whose in chosen for wording in wordings]
-    return list(dict.fromkeys(found))
-
-
-def fitting(tasks: Sequence[RankTask], setting: Setting) -> list[RankTask]:
-    """The tasks whose exchange has the personas of the setting."""
-    return [task for task in tasks if setting.fits(task.exchange)]
-
-
-def measures_of(config: RankSettings, tasks: Sequence[RankTask]) -> list[Measure]:
-    """The measures by their names, if the tasks have candidates enough for them."""
-    found = [measure_named(name) for name in dict.fromkeys(config.metrics)]
-    fewest = min((len(task.candidates) for task in tasks), default=0)
-    for measure in found:
-        if tasks and measure.of > fewest:
-            raise UsageError(
-                f"{measure.name} cannot be told of replies among {fewest}.", hint="Give more with --candidates."
-            )
-    return found
 
 
 def judge_rank(
@@ -195,63 +65,147 @@ def judge_rank(
     tasks: Sequence[RankTask],
     config: RankSettings,
     *,
-    setting: Setting | None = None,
+    setting: PersonaSetting | None = None,
+    subject: str = "",
     batch: int = 256,
     progress: Callable[[int], None] = lambda n: None,
-) -> RankResult:
-    """Let the bot score all candidates, and count. `progress` hears of tasks done.
+) -> list[Score]:
+    """One score per metric for one bot in one setting; without a setting, the first one of the config.
 
-    Without a setting it is the first one of the config.
+    Units are the tasks that fit the setting; `progress` is called with the number of tasks done.
     """
-    if not isinstance(bot, RankingBot):
-        raise BotError(f"The bot {bot.spec!r} cannot rank given replies.", hint="tfidf and generic can.")
-    measures = measures_of(config, tasks)
+    metrics = rank_metrics(config, tasks)
     setting = setting or settings_of(config, tasks)[0]
-    tasks = fitting(tasks, setting)
+    kept = [(unit, task) for unit, task in zip(task_ids(tasks), tasks, strict=True) if setting.fits(task.exchange)]
+    fit = [task for _, task in kept]
+    ranks = rank_candidates(bot, fit, setting, seed=config.seed, batch=batch, progress=progress)
+    ranked = RankBatch(ranks, np.array([len(task.candidates) for task in fit], dtype=np.int64))
+    return [
+        metric.score(
+            ranked,
+            subject=subject or bot.spec,
+            setting=str(setting),
+            units=[unit for unit, _ in kept],
+            clusters=[task.dialogue for task in fit],
+        )
+        for metric in metrics
+    ]
+
+
+def rank_candidates(
+    bot: Bot,
+    tasks: Sequence[RankTask],
+    setting: PersonaSetting,
+    *,
+    seed: int = 0,
+    batch: int = 256,
+    progress: Callable[[int], None] = lambda n: None,
+) -> Ranks:
+    """The rank of each true reply by the bot's scores of all candidates."""
+    if not isinstance(bot, RankingBot):
+        raise BotError(
+            f"The bot {bot.spec!r} cannot rank given replies.",
+            hint="Use tfidf, generic, a trained ranker or a trained generative model.",
+        )
     scores: list[list[float]] = []
     for start in range(0, len(tasks), batch):
         part = tasks[start : start + batch]
-        asks = [setting.ask(task.exchange, seed=config.seed) for task in part]
+        asks = [setting.ask(task.exchange, seed=seed) for task in part]
         scores += bot.score(asks, [task.candidates for task in part])
         progress(len(part))
-    ranks = ranks_of_truth(scores, [task.truth for task in tasks], seed=config.seed)
-    figures, by_length = _count(ranks, tasks, measures, config.seed)
-    return RankResult(bot.spec, figures, tuple(ranks.tolist()), setting, by_length)
+    return ranks_of_truth(scores, [task.truth for task in tasks], seed=seed)
 
 
-def difference(first: RankResult, other: RankResult, tasks: Sequence[RankTask], config: RankSettings) -> Difference:
-    """How much higher the first one's figures are; both of the same setting."""
-    fit = fitting(tasks, first.setting)
-    measures = measures_of(config, fit)
-    ours, theirs = (_values(measures, np.array(r.ranks, dtype=np.int64), fit) for r in (first, other))
-    found = bootstrap_differences(ours, theirs, [task.dialogue for task in fit], seed=config.seed)
-    figures = {measure.name: figure for measure, figure in zip(measures, found, strict=True)}
-    return Difference(first.bot, other.bot, first.setting, figures)
+def settings_of(config: RankSettings, tasks: Sequence[RankTask]) -> list[PersonaSetting]:
+    """The persona settings to judge in; by default own personas, if the data has any."""
+    return config.settings(has_personas=any(OWN.fits(task.exchange) for task in tasks))
 
 
-def _values(measures: Sequence[Measure], ranks: Ranks, tasks: Sequence[RankTask]) -> Values:
-    """A column for each measure."""
-    sizes = np.array([len(task.candidates) for task in tasks], dtype=np.int64)
-    return np.stack([measure.values(ranks, sizes) for measure in measures], axis=1)
+def fitting(tasks: Sequence[RankTask], setting: PersonaSetting) -> list[RankTask]:
+    """The tasks whose exchange has the personas of the setting."""
+    return [task for task in tasks if setting.fits(task.exchange)]
 
 
-def _count(
-    ranks: Ranks, tasks: Sequence[RankTask], measures: Sequence[Measure], seed: int
-) -> tuple[Figures, dict[str, Figures]]:
-    """All figures, over all tasks and by length, from the same draws of dialogues."""
-    values = _values(measures, ranks, tasks)
-    turns = np.array([len(task.exchange.context) for task in tasks])
-    parts = {"": np.ones(len(tasks), dtype=bool)} | {name: of for name, of in _by_length(turns) if of.any()}
-    columns = np.tile(values, len(parts))
-    counted = np.repeat(np.stack(list(parts.values()), axis=1), len(measures), axis=1)
-    found = iter(bootstrap_means(columns, [task.dialogue for task in tasks], counted=counted, seed=seed))
-    by_part = {part: {measure.name: next(found) for measure in measures} for part in parts}
-    return by_part.pop(""), by_part
+def rank_metrics(config: RankSettings, tasks: Sequence[RankTask]) -> list[Metric]:
+    """The metrics of the config, if the tasks have enough candidates for them."""
+    metrics = metrics_named(config.metrics, unit="ranks", verb="judge rank")
+    fewest = min((len(task.candidates) for task in tasks), default=0)
+    for metric in metrics:
+        if tasks and metric.min_candidates > fewest:
+            raise UsageError(
+                f"{metric.name} needs {metric.min_candidates} candidates, but there are only {fewest}.",
+                hint="Increase --candidates.",
+            )
+    return metrics
 
 
-def _by_length(turns: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    """Which tasks have so many turns of context."""
-    above = 0
-    for name, last in LENGTHS.items():
-        yield name, (turns > above) & (turns <= (last or np.inf))
-        above = last or 0
+def task_ids(tasks: Sequence[RankTask]) -> list[str]:
+    """Unit ids of the tasks: the ids of their exchanges."""
+    return unique_ids(task.exchange.id for task in tasks)
+
+
+def rank_items(tasks: Sequence[RankTask]) -> list[JudgedItem]:
+    """The texts behind each task."""
+    return [
+        JudgedItem(
+            unit,
+            {
+                "dialogue": task.dialogue,
+                "turns": len(task.exchange.context),
+                "context": [turn.text for turn in task.exchange.context],
+                "reference": task.exchange.response.text,
+                "candidates": list(task.candidates),
+                "truth": task.truth,
+            },
+        )
+        for unit, task in zip(task_ids(tasks), tasks, strict=True)
+    ]
+
+
+def rank_details(tasks: Sequence[RankTask]) -> dict[str, float | int | list[int]]:
+    """How many tasks, candidates per task (fewest and most), and hits@1 of a random choice."""
+    sizes = [len(task.candidates) for task in tasks]
+    return {
+        "tasks": len(tasks),
+        "candidates": [min(sizes), max(sizes)],
+        "chance": fmean(1 / size for size in sizes),
+    }
+
+
+def _planned(config: RankConfig) -> RankConfig:
+    """The config with what its table needs; metrics of the table are added to those that were given."""
+    if config.table is None:
+        return config
+    plan = dict(RANK_PLANS[config.table])
+    if "metrics" in config.model_fields_set:
+        config = config.model_copy(update={"metrics": tuple(dict.fromkeys((*config.metrics, *plan["metrics"])))})
+    return planned(config, [plan])
+
+
+def _data_note(config: RankConfig, tasks: Sequence[RankTask], *, published: bool) -> str:
+    """What the bots were judged on."""
+    details = rank_details(tasks)
+    fewest, most = min(len(t.candidates) for t in tasks), max(len(t.candidates) for t in tasks)
+    among = str(fewest) if fewest == most else f"{fewest} to {most}"
+    of = f" of {config.speaker}" if config.speaker else ""
+    drawn = "a random sample" if config.limit == len(tasks) else "all there are"
+    kind = "as published with the data" if published else f"drawn from the same set, {_kind(config)}"
+    return (
+        f"{len(tasks)} replies{of} among {among} in {config.source} ({drawn}), distractors {kind}; chance hits@1"
+        f" {details['chance']:.3f}; 95 % intervals by bootstrap over dialogues; seed {config.seed}."
+    )
+
+
+def _kind(config: RankConfig) -> str:
+    return "similar" if config.hard else "random"
+
+
+def _missing_notes(tasks: Sequence[RankTask], settings: Sequence[PersonaSetting]) -> list[str]:
+    """Which settings the data does not have, or not for all replies."""
+    counts = {setting: len(fitting(tasks, setting)) for setting in settings}
+    absent = [f"persona {s}: the data has no such personas, n = 0." for s, count in counts.items() if count == 0]
+    return absent + [
+        f"persona {s}: only the {count} replies that have such personas."
+        for s, count in counts.items()
+        if 0 < count < len(tasks)
+    ]

@@ -1,4 +1,4 @@
-"""Pictures as SVG text, drawn by Vega-Altair and rendered without a browser or a network."""
+"""Plots as SVG text, drawn by Vega-Altair and rendered without a browser or a network."""
 
 from typing import Any
 
@@ -13,9 +13,9 @@ QUIET = "#c9c2b4"
 
 
 def funnel_plot(steps: list[tuple[str, int]]) -> str:
-    """What was left after each step of mining."""
-    told = [step for i, step in enumerate(steps) if i == 0 or step[1] != steps[i - 1][1] or i == len(steps) - 1]
-    rows = [{"step": name, "left": count} for name, count in told]
+    """Messages left after each step of mining; steps that change nothing are left out."""
+    shown = [step for i, step in enumerate(steps) if i == 0 or step[1] != steps[i - 1][1] or i == len(steps) - 1]
+    rows = [{"step": name, "left": count} for name, count in shown]
     base = _chart(rows).encode(
         y=alt.Y("step:N", sort=None, title=None, axis=alt.Axis(labelLimit=0, ticks=False, labelPadding=6)),
         x=alt.X("left:Q", title="messages left"),
@@ -24,7 +24,7 @@ def funnel_plot(steps: list[tuple[str, int]]) -> str:
 
 
 def estimate_plot(figures: dict[str, Estimate], *, title: str, rule: float | None = None, rule_name: str = "") -> str:
-    """Values with their intervals, and a dashed line for what chance would give."""
+    """Values with their intervals, and a dashed line, such as the chance level."""
     rows = [{"name": name} | e.as_json() for name, e in figures.items()]
     base = _chart(rows).encode(
         y=alt.Y("name:N", sort=None, title=None, axis=alt.Axis(labelLimit=0, ticks=False, labelPadding=6))
@@ -42,6 +42,75 @@ def estimate_plot(figures: dict[str, Estimate], *, title: str, rule: float | Non
     return _svg(layers)
 
 
+def reference_plot(figures: dict[str, Estimate], references: dict[str, float], *, title: str) -> str:
+    """Bars with intervals, and published values as dashed lines with their names, as Meena's figure 1 has them."""
+    rows = [{"name": name} | e.as_json() for name, e in figures.items()]
+    x = alt.X("name:N", sort=None, title=None, axis=alt.Axis(labelAngle=0, labelLimit=0, ticks=False, labelPadding=6))
+    base = _chart(rows).encode(x=x)
+    layers = base.mark_bar(color=QUIET, width=36).encode(y=alt.Y("value:Q", title=title))
+    layers = layers + base.mark_rule(color=ACCENT, strokeWidth=3).encode(y="low:Q", y2="high:Q")
+    layers = layers + base.mark_point(color=ACCENT, filled=True, size=70).encode(y="value:Q")
+    # Names of equal or close values would overprint each other: they share a line of text.
+    shared: dict[float, list[str]] = {}
+    for name, value in references.items():
+        shared.setdefault(value, []).append(name)
+    lines = [{"reference": value, "label": ", ".join(names)} for value, names in shared.items()]
+    if lines:
+        published = _chart(lines)
+        layers = layers + published.mark_rule(color=INK, strokeDash=[4, 4], opacity=0.6).encode(y="reference:Q")
+        layers = layers + published.mark_text(align="left", dx=4, baseline="bottom", color=INK, fontSize=10).encode(
+            x=alt.value(520), y="reference:Q", text="label:N"
+        )
+    return _render(layers.properties(width=520, height=320))
+
+
+def panel_plot(panels: dict[str, dict[str, Estimate]], *, title: str) -> str:
+    """A panel per question, one below the other, with scales of their own: a point with its interval per subject."""
+    charts = [_panel(name, figures) for name, figures in panels.items()]
+    return _render(
+        alt.vconcat(*charts, spacing=6).properties(title=alt.TitleParams(title, fontSize=11, anchor="start"))
+    )
+
+
+def _panel(panel: str, figures: dict[str, Estimate]) -> alt.LayerChart | alt.FacetChart:
+    base = _chart([{"name": name} | e.as_json() for name, e in figures.items() if e.n]).encode(
+        y=alt.Y("name:N", sort=None, title=None, axis=alt.Axis(labelLimit=0, ticks=False, labelPadding=6))
+    )
+    scale = alt.Scale(zero=False)
+    spans = base.mark_rule(color=QUIET, strokeWidth=4).encode(x=alt.X("low:Q", title=None, scale=scale), x2="high:Q")
+    points = base.mark_point(color=ACCENT, filled=True, size=60).encode(x=alt.X("value:Q", title=None, scale=scale))
+    heading = alt.TitleParams(panel, anchor="start", fontSize=11, fontWeight="normal")
+    return alt.layer(spans, points).properties(width=520, height=20 * len(figures), title=heading)
+
+
+OUTCOME_COLOURS = {"win": ACCENT, "tie": QUIET, "loss": "#5d7f8c"}
+
+
+def outcome_plot(outcomes: dict[str, tuple[Estimate, Estimate, Estimate]]) -> str:
+    """Wins, ties and losses as stacked bars, with the interval of the wins, in the manner of pairwise evaluations."""
+    rows = [
+        {"pair": pair, "outcome": outcome, "share": share.value, "order": i}
+        for pair, shares in outcomes.items()
+        for i, (outcome, share) in enumerate(zip(OUTCOME_COLOURS, shares, strict=True))
+        if share.n
+    ]
+    y = alt.Y("pair:N", sort=None, title=None, axis=alt.Axis(labelLimit=0, ticks=False, labelPadding=6))
+    scale = alt.Scale(domain=list(OUTCOME_COLOURS), range=list(OUTCOME_COLOURS.values()))
+    bars = (
+        _chart(rows)
+        .mark_bar(height=18)
+        .encode(
+            y=y,
+            x=alt.X("share:Q", title="share of votes", stack="zero", scale=alt.Scale(domain=[0, 1])),
+            color=alt.Color("outcome:N", scale=scale, title=None),
+            order="order:Q",
+        )
+    )
+    wins = _chart([{"pair": pair} | win.as_json() for pair, (win, _, _) in outcomes.items() if win.n])
+    spans = wins.mark_rule(color=INK, strokeWidth=2).encode(y=y, x="low:Q", x2="high:Q")
+    return _render(alt.layer(bars, spans).properties(width=520))
+
+
 def turns_plot(by_turns: dict[int, int]) -> str:
     """Dialogues against their number of turns, both axes logarithmic: figure 1 of the Ubuntu Dialogue Corpus."""
     rows = [{"turns": turns, "dialogues": count} for turns, count in sorted(by_turns.items())]
@@ -53,21 +122,21 @@ def turns_plot(by_turns: dict[int, int]) -> str:
 
 
 def curve_plot(curves: dict[str, list[tuple[float, float]]], *, x: str, log_x: bool = False) -> str:
-    """Curves, each in a picture of its own, one below the other: what they measure differs."""
+    """Curves in plots of their own, one below the other, since they measure different things."""
     scale = alt.Scale(type="log") if log_x else alt.Scale(zero=False)
-    drawn = [
-        _chart([{"x": at, "y": value} for at, value in points])
+    charts = [
+        _chart([{"x": position, "y": value} for position, value in points])
         .mark_line(color=ACCENT, point=alt.OverlayMarkDef(color=ACCENT, size=25) if len(points) < 60 else False)
         .encode(x=alt.X("x:Q", title=x, scale=scale), y=alt.Y("y:Q", title=name, scale=alt.Scale(zero=False)))
         .properties(width=520, height=200)
         for name, points in curves.items()
     ]
-    return _render(alt.vconcat(*drawn))
+    return _render(alt.vconcat(*charts))
 
 
 def band_plot(points: list[tuple[float, Estimate]], *, x: str, y: str, log_x: bool = True) -> str:
     """A curve of estimates with the band of their intervals."""
-    rows = [{"x": at, **e.as_json()} for at, e in points]
+    rows = [{"x": position, **e.as_json()} for position, e in points]
     base = _chart(rows).encode(
         x=alt.X("x:Q", title=x, scale=alt.Scale(type="log" if log_x else "linear", zero=False, nice=False, padding=12))
     )
@@ -87,6 +156,6 @@ def _svg(chart: alt.LayerChart) -> str:
     return _render(chart.properties(width=520))
 
 
-def _render(chart: alt.LayerChart | alt.VConcatChart) -> str:
+def _render(chart: alt.LayerChart | alt.FacetChart | alt.VConcatChart) -> str:
     chart = chart.configure_view(stroke=None).configure(font="DejaVu Sans, system-ui, sans-serif", padding=12)
     return str(vl_convert.vegalite_to_svg(chart.to_json(), vl_version="5.20"))

@@ -1,29 +1,22 @@
-"""Ranking the true reply among others: hits@k (Persona-Chat), recall@k (Ubuntu), mean reciprocal rank.
-
-Measures give one value per exchange; reducing them to a figure with an interval is `metrics.significance`'s work. They
-go by name: `hits@K` and `recall@K` for any K, either `inM` (among M of the candidates), `1inM` for short, and whatever
-stands in the table of metrics.
-"""
+"""Ranking the true reply among distractors: hits@k (Persona-Chat), recall@k (Ubuntu), mean reciprocal rank."""
 
 import math
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tertulia.metrics.table import METRICS
+from tertulia.metrics.metric import Metric, MetricFamily, RankBatch
 
 Ranks = NDArray[np.int64]
 Values = NDArray[np.float64]
-_NAME = re.compile(r"(?:hits|recall)@(?P<k>[1-9]\d*)(?:in(?P<of>[2-9]|[1-9]\d+))?|1in(?P<one_of>[2-9]|[1-9]\d+)")
 
 
 def ranks_of_truth(scores: Sequence[Sequence[float]], truth: Sequence[int], *, seed: int = 0) -> Ranks:
     """The 1-based rank of the true candidate of each exchange. Ties are broken at random, by the seed.
 
-    A scorer that says nan is treated as worst: it must not win by confusing the comparison.
+    A score of nan counts as the worst: it must not win by confusing the comparison.
 
     >>> ranks_of_truth([[0.1, 0.9, 0.5]], [2]).tolist()
     [2]
@@ -47,21 +40,6 @@ def hits_at(ranks: Ranks, k: int) -> Values:
     return (ranks <= k).astype(np.float64)
 
 
-def hits_at_1(ranks: Ranks) -> Values:
-    """Persona-Chat's hits@1."""
-    return hits_at(ranks, 1)
-
-
-def hits_at_2(ranks: Ranks) -> Values:
-    """Ubuntu's recall@2."""
-    return hits_at(ranks, 2)
-
-
-def hits_at_5(ranks: Ranks) -> Values:
-    """Ubuntu's recall@5."""
-    return hits_at(ranks, 5)
-
-
 def reciprocal_rank(ranks: Ranks) -> Values:
     """1 / rank.
 
@@ -72,52 +50,73 @@ def reciprocal_rank(ranks: Ranks) -> Values:
 
 
 def hits_among(ranks: Ranks, sizes: Ranks, k: int, of: int) -> Values:
-    """The chance that the true reply is among the first k when all but `of` candidates are taken away at random.
+    """The probability that the true reply is among the first k if only `of` candidates are kept at random.
 
-    That is hits@k among `of`, meant over every way to choose its distractors from those that were ranked: the same
-    figure as with fewer distractors drawn in the first place, and surer (a hypergeometric distribution).
+    That is hits@k among `of` candidates, averaged over all subsets of the distractors that were ranked: the same figure
+    as with fewer distractors drawn in the first place, and less noisy (a hypergeometric distribution).
 
     >>> hits_among(np.array([1, 4, 10]), np.array([10, 10, 10]), 1, 2).round(3).tolist()
     [1.0, 0.667, 0.0]
     """
-    pairs, place = np.unique(np.stack([ranks, sizes]), axis=1, return_inverse=True)
-    chances = [_hit_chance(int(rank), int(size), k, of) for rank, size in pairs.T]
-    return np.array(chances, dtype=np.float64)[place.ravel()]
+    pairs, index = np.unique(np.stack([ranks, sizes]), axis=1, return_inverse=True)
+    probabilities = [_hit_probability(int(rank), int(size), k, of) for rank, size in pairs.T]
+    return np.array(probabilities, dtype=np.float64)[index.ravel()]
 
 
-def _hit_chance(rank: int, size: int, k: int, of: int) -> float:
-    """At most k - 1 of the `rank` - 1 better ones are among the `of` - 1 distractors that stay."""
+def _hit_probability(rank: int, size: int, k: int, of: int) -> float:
+    """At most k - 1 of the `rank` - 1 better candidates are among the `of` - 1 distractors that are kept."""
     ways = sum(math.comb(rank - 1, ahead) * math.comb(size - rank, of - 1 - ahead) for ahead in range(min(k, of)))
     return ways / math.comb(size - 1, of - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """A measure by its name."""
-
-    name: str
-    k: int = 0
-    """For hits@k: k; 0 for a measure of the table."""
-    of: int = 0
-    """Candidates it needs to be told among; 0 for all there are."""
-
-    def values(self, ranks: Ranks, sizes: Ranks) -> Values:
-        """One value per exchange, of ranks among so many candidates each."""
-        if not self.k:
-            return np.asarray(METRICS.get(self.name)(ranks), dtype=np.float64)
-        return hits_among(ranks, sizes, self.k, self.of) if self.of else hits_at(ranks, self.k)
+def _compute_hits(batch: RankBatch, *, k: int) -> Values:
+    return hits_at(batch.ranks, k)
 
 
-def measure_named(name: str) -> Measure:
-    """The measure of that name; one that nobody knows raises.
+def _compute_hits_among(batch: RankBatch, *, k: int, of: int) -> Values:
+    return hits_among(batch.ranks, batch.sizes, k, of)
 
-    >>> measure_named("recall@2in10")
-    Measure(name='recall@2in10', k=2, of=10)
-    >>> measure_named("1in2").values(np.array([1, 3]), np.array([3, 3])).tolist()
-    [1.0, 0.0]
-    """
-    found = _NAME.fullmatch(name)
-    if name in METRICS or found is None:
-        METRICS.get(name)
-        return Measure(name)
-    return Measure(name, int(found["k"] or 1), int(found["of"] or found["one_of"] or 0))
+
+def _compute_mrr(batch: RankBatch) -> Values:
+    return reciprocal_rank(batch.ranks)
+
+
+def _compute_errors(batch: RankBatch) -> Values:
+    return 1 - hits_at(batch.ranks, 1)
+
+
+_PERSONACHAT, _UBUNTU = "Zhang et al. 2018", "Lowe et al. 2015"
+
+
+def _hits(name: str, k: int, *, citation: str) -> Metric:
+    summary = f"share of true replies ranked among the first {k}"
+    return Metric(name, "ranks", "mean", summary, citation, compute=partial(_compute_hits, k=k))
+
+
+def _hits_among(name: str, k: int, of: int, *, citation: str) -> Metric | None:
+    if of < 2:
+        return None
+    summary = f"share of true replies ranked among the first {k} of {of}, averaged over all subsets"
+    compute = partial(_compute_hits_among, k=k, of=of)
+    return Metric(name, "ranks", "mean", summary, citation, compute=compute, min_candidates=of)
+
+
+def _one_in(name: str, of: int) -> Metric | None:
+    return _hits_among(name, 1, of, citation=_UBUNTU)
+
+
+HITS = MetricFamily("hits@K", partial(_hits, citation=_PERSONACHAT), "true reply among the first K")
+RECALL = MetricFamily("recall@K", partial(_hits, citation=_UBUNTU), "true reply among the first K")
+HITS_AMONG = MetricFamily("hits@KinM", partial(_hits_among, citation=_PERSONACHAT), "among the first K of M candidates")
+RECALL_AMONG = MetricFamily("recall@KinM", partial(_hits_among, citation=_UBUNTU), "among the first K of M candidates")
+ONE_IN = MetricFamily("1inM", _one_in, "first of M candidates")
+MRR = Metric("mrr", "ranks", "mean", "mean reciprocal rank of the true reply", "Voorhees 1999", compute=_compute_mrr)
+ERROR_RATE = Metric(
+    "error rate",
+    "ranks",
+    "mean",
+    "share of cases where the true candidate is not ranked first",
+    _PERSONACHAT,
+    False,
+    compute=_compute_errors,
+)

@@ -1,122 +1,402 @@
-"""How sure a mean is: percentile bootstrap, over groups where values of one group are not independent."""
+"""From values to figures: the only place that reduces the values of scores and gives them intervals.
 
-from collections.abc import Hashable, Sequence
-from typing import Any
+Intervals are percentile bootstrap intervals (Efron 1979) over clusters: whole dialogues are drawn, since replies of one
+dialogue are not independent and drawing them one by one would make the interval too narrow. Every figure is a sum over
+a sum (for a mean, the denominators are ones), so one set of draws serves any number of columns; drawing is what costs.
+
+Two scores are compared paired, on the units they share: what is easy for one subject is mostly easy for the other, so
+the difference is more certain than the two figures are.
+
+Human ratings depend on their conversation and on their rater: `crossed_means` and `crossed_estimate` are for them, by
+the two-way variance of `intervals`. The pigeonhole bootstrap remains for comparison.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy import special
 
+from tertulia.core.dialogue import Json
 from tertulia.core.estimate import Estimate
+from tertulia.core.score import Score
+from tertulia.metrics.intervals import (
+    LEVEL,
+    RESAMPLES,
+    Codes,
+    Floats,
+    cluster_codes,
+    cluster_weights,
+    crossed_variance,
+    percentile_interval,
+    t_interval,
+    wilson_interval,
+)
+from tertulia.metrics.metric import MetricInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One subject against another on the same units."""
+
+    subject: str
+    baseline: str
+    setting: str
+    metric: str
+    kind: Literal["difference", "ratio"]
+    """Subject minus baseline, or, for perplexities, subject over baseline."""
+    estimate: Estimate
+    """Its n is the number of units that both have."""
+
+    def as_json(self) -> dict[str, Json]:
+        """For `--json` and reports."""
+        names = ("subject", "baseline", "setting", "metric", "kind")
+        return {name: getattr(self, name) for name in names} | self.estimate.as_json()
+
+
+def estimate(
+    score: Score, metric: MetricInfo, *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0
+) -> Estimate:
+    """The figure of one score, reduced as its metric says.
+
+    >>> score = Score("bot", "", "mrr", ("a", "b"), (1.0, 0.5), ("d1", "d2"))
+    >>> print(estimate(score, MetricInfo("mrr", "ranks")))
+    0.750 [0.500, 1.000] (n = 2)
+    """
+    return estimates([score], {score.metric: metric}, level=level, resamples=resamples, seed=seed)[0]
+
+
+def estimates(
+    scores: Sequence[Score],
+    metrics: Mapping[str, MetricInfo],
+    *,
+    level: float = LEVEL,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> list[Estimate]:
+    """The figures of several scores. Those with the same clusters share their draws; each is the same as alone."""
+    parts = [_Part(s.clusters, _columns(s, metrics[s.metric]), metrics[s.metric]) for s in scores]
+    return _reduce(parts, level=level, resamples=resamples, seed=seed)
+
+
+def by_group(
+    scores: Sequence[Score],
+    metrics: Mapping[str, MetricInfo],
+    groups: Mapping[str, str],
+    *,
+    level: float = LEVEL,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> list[dict[str, Estimate]]:
+    """For each score the figure of each group of units, such as replies by length of context, from the same draws.
+
+    `groups` maps unit ids to groups, in whose order of appearance the figures come; groups without a unit are left out.
+    Pooled metrics have none: what a unit adds to them depends on the units of other groups before it.
+    """
+    names = list(dict.fromkeys(groups.values()))
+    keys: list[tuple[int, str]] = []
+    parts: list[_Part] = []
+    for i, score in enumerate(scores):
+        info = metrics[score.metric]
+        if info.reduction == "pooled":
+            continue
+        column, group_of = _columns(score, info), np.array([groups.get(unit, "") for unit in score.units])
+        for name in names:
+            if (mask := group_of == name).any():
+                keys.append((i, name))
+                parts.append(_Part(score.clusters, column * mask[:, None], info))
+    figures: list[dict[str, Estimate]] = [{} for _ in scores]
+    for (i, name), figure in zip(keys, _reduce(parts, level=level, resamples=resamples, seed=seed), strict=True):
+        figures[i][name] = figure
+    return figures
+
+
+def compare(
+    score: Score,
+    baseline: Score,
+    metric: MetricInfo,
+    *,
+    level: float = LEVEL,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Comparison | None:
+    """A score against another one: a ratio for perplexities, else a difference. None for pooled metrics."""
+    if metric.reduction == "pooled":
+        return None
+    kind: Literal["difference", "ratio"] = "ratio" if metric.reduction == "perplexity" else "difference"
+    function = paired_ratio if kind == "ratio" else paired_difference
+    value = function(score, baseline, metric, level=level, resamples=resamples, seed=seed)
+    return Comparison(score.subject, baseline.subject, score.setting, score.metric, kind, value)
+
+
+def shared_units(score: Score, other: Score) -> list[str]:
+    """The units that both scores have a value for, in the order of the first."""
+    there = {unit for unit, value in zip(other.units, other.values, strict=True) if not math.isnan(value)}
+    return [
+        unit for unit, value in zip(score.units, score.values, strict=True) if unit in there and not math.isnan(value)
+    ]
+
+
+def paired_difference(
+    score: Score,
+    baseline: Score,
+    metric: MetricInfo,
+    *,
+    level: float = LEVEL,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Estimate:
+    """How much higher the first score's figure is, on the units that both have; n is their number.
+
+    >>> one = Score("a", "", "mrr", ("x", "y", "z"), (1.0, 0.0, 1.0), ("x", "y", "z"))
+    >>> two = Score("b", "", "mrr", ("y", "z", "w"), (0.0, 0.0, 1.0), ("y", "z", "w"))
+    >>> print(paired_difference(one, two, MetricInfo("mrr", "ranks")))
+    0.500 [0.000, 1.000] (n = 2)
+    """
+    return _paired(score, baseline, metric, level=level, resamples=resamples, seed=seed, ratio=False)
+
+
+def paired_ratio(
+    score: Score,
+    baseline: Score,
+    metric: MetricInfo,
+    *,
+    level: float = LEVEL,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Estimate:
+    """The first score's figure as a multiple of the other one's, on the units that both have; n is their number."""
+    return _paired(score, baseline, metric, level=level, resamples=resamples, seed=seed, ratio=True)
 
 
 def bootstrap_mean(
-    values: NDArray[np.float64],
-    groups: Sequence[Hashable] | None = None,
+    values: Floats,
+    clusters: Sequence[Hashable] | None = None,
     *,
-    level: float = 0.95,
-    resamples: int = 2000,
+    level: float = LEVEL,
+    resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Estimate:
-    """The mean with a percentile bootstrap interval (Efron 1979).
-
-    With `groups` (say, the dialogue each reply comes from) whole groups are drawn: replies of one dialogue are alike,
-    and drawing them one by one would make the interval too narrow.
+    """The mean of an array with its interval; without clusters every value is one of its own.
 
     >>> bootstrap_mean(np.array([])).n
     0
     """
-    values = np.asarray(values, dtype=np.float64)
-    return bootstrap_means(values[:, None], groups, level=level, resamples=resamples, seed=seed)[0]
+    column = np.asarray(values, dtype=np.float64)[:, None]
+    return bootstrap_means(column, clusters, level=level, resamples=resamples, seed=seed)[0]
 
 
 def bootstrap_means(
-    columns: NDArray[np.float64],
-    groups: Sequence[Hashable] | None = None,
+    columns: Floats,
+    clusters: Sequence[Hashable] | None = None,
     *,
-    counted: NDArray[np.bool_] | None = None,
-    level: float = 0.95,
-    resamples: int = 2000,
+    level: float = LEVEL,
+    resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> list[Estimate]:
-    """The mean of each column with its interval, all from the same draws: drawing is what costs.
-
-    `counted` says which values belong to their column; by default all do.
+    """The mean of each column of an array (values, columns) with its interval, all from the same draws.
 
     >>> [e.value for e in bootstrap_means(np.array([[1.0, 0.0], [0.0, 0.5]]))]
     [0.5, 0.25]
     """
-    rows, width = columns.shape
-    counted = np.ones((rows, width), dtype=bool) if counted is None else counted
-    if groups and len(groups) != rows:
-        raise ValueError(f"{len(groups)} groups and {rows} values are not of one length")
-    if rows == 0:
-        return [Estimate(float("nan"), n=0, level=level)] * width
-    _, of = np.unique(np.asarray([str(g) for g in groups]) if groups else np.arange(rows), return_inverse=True)
-    kept = np.where(counted, columns, 0.0)
-    means = _resampled(_by_group(of, kept), _by_group(of, counted), resamples, np.random.default_rng(seed))
-    total = counted.sum(axis=0)
-    found = []
-    for i in range(width):
-        drawn = means[~np.isnan(means[:, i]), i]
-        low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2]) if len(drawn) else (np.nan, np.nan)
-        value = float(kept[:, i].sum() / total[i]) if total[i] else float("nan")
-        found.append(Estimate(value, float(low), float(high), int(total[i]), level))
-    return found
+    names = [str(c) for c in clusters] if clusters is not None else [f"{i:09}" for i in range(len(columns))]
+    if len(names) != len(columns):
+        raise ValueError(f"{len(names)} clusters and {len(columns)} values differ in length")
+    info = MetricInfo("mean", "reply")
+    parts = [_Part(names, np.stack([column, np.ones(len(column))], axis=1), info) for column in columns.T]
+    return _reduce(parts, level=level, resamples=resamples, seed=seed)
 
 
-def _by_group(of: NDArray[np.intp], columns: NDArray[Any]) -> NDArray[np.float64]:
-    """Sums (groups, columns)."""
-    sums = np.zeros((int(of.max()) + 1, columns.shape[1]))
-    np.add.at(sums, of, columns)
-    return sums
-
-
-def _resampled(
-    sums: NDArray[np.float64], sizes: NDArray[np.float64], resamples: int, rng: np.random.Generator
-) -> NDArray[np.float64]:
-    """Means of all columns (resamples, columns) when groups are drawn with replacement; nan where none was drawn."""
-    means = np.empty((resamples, sums.shape[1]))
-    at_once = max(1, 2_000_000 // len(sums))  # so that memory stays flat however many groups there are
-    for start in range(0, resamples, at_once):
-        part = means[start : start + at_once]
-        drawn = rng.multinomial(len(sums), np.full(len(sums), 1 / len(sums)), size=len(part)).astype(np.float64)
-        with np.errstate(invalid="ignore"):
-            part[:] = (drawn @ sums) / (drawn @ sizes)
-    return means
-
-
-def bootstrap_difference(
-    first: NDArray[np.float64],
-    second: NDArray[np.float64],
-    groups: Sequence[Hashable] | None = None,
+def crossed_means(
+    columns: Floats,
+    conversations: Sequence[Hashable],
+    raters: Sequence[Hashable],
     *,
-    level: float = 0.95,
-    resamples: int = 2000,
-    seed: int = 0,
-) -> Estimate:
-    """How much higher the first mean is than the second, of the same things measured twice, with its interval.
-
-    Paired: what is easy for one is mostly easy for the other, so the difference is surer than the two means are.
-
-    >>> bootstrap_difference(np.array([1.0, 0.0, 1.0]), np.array([0.0, 0.0, 1.0])).value.__round__(3)
-    0.333
-    """
-    first, second = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    return bootstrap_differences(first[:, None], second[:, None], groups, level=level, resamples=resamples, seed=seed)[
-        0
-    ]
-
-
-def bootstrap_differences(
-    first: NDArray[np.float64],
-    second: NDArray[np.float64],
-    groups: Sequence[Hashable] | None = None,
-    *,
-    level: float = 0.95,
-    resamples: int = 2000,
+    bounds: tuple[float, float] | None = None,
+    method: Literal["robust", "pigeonhole"] = "robust",
+    level: float = LEVEL,
+    resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> list[Estimate]:
-    """The same for each column, all from the same draws."""
-    if first.shape != second.shape:
-        raise ValueError(f"{len(first)} and {len(second)} values are no pairs")
-    return bootstrap_means(first - second, groups, level=level, resamples=resamples, seed=seed)
+    """The mean of each column of an array (ratings, columns); ratings depend on their conversation and their rater.
+
+    With `bounds`, the ends of the scale, the robust interval is Wilson's (1927) for an effective number of ratings: it
+    stays within the scale and does not collapse at its ends. A missing value is nan. With a single rater (or a single
+    conversation) the interval is over conversations (or raters) alone.
+
+    >>> votes = np.array([[1.0], [1.0], [0.0], [1.0]])
+    >>> print(crossed_means(votes, ["c1", "c1", "c2", "c2"], ["ann", "bob", "ann", "bob"], bounds=(0, 1))[0])
+    0.750 [0.010, 0.999] (n = 4)
+    """
+    codes = [cluster_codes(conversations)[0], cluster_codes(raters)[0]]
+    figures = []
+    for column in np.asarray(columns, dtype=np.float64).T:
+        rows = ~np.isnan(column)
+        values, both = column[rows], [cluster_codes(code[rows].tolist())[0] for code in codes]
+        if method == "pigeonhole" and len(values):
+            low, high = percentile_interval(_pigeonhole_means(values, *both, resamples=resamples, seed=seed), level)
+            figures.append(Estimate(float(values.mean()), low, high, n=len(values), level=level))
+        else:
+            figures.append(_robust_mean(values, both, bounds, level))
+    return figures
+
+
+def crossed_estimate(
+    score: Score,
+    metric: MetricInfo,
+    raters: Mapping[str, Hashable],
+    *,
+    bounds: tuple[float, float] | None = None,
+    level: float = LEVEL,
+) -> Estimate:
+    """The figure of a score whose units are ratings, given their raters by unit; its clusters are the conversations.
+
+    >>> score = Score("bot", "", "quality", ("a1", "a2", "b1"), (5.0, 6.0, 4.0), ("a", "a", "b"))
+    >>> crossed_estimate(score, MetricInfo("quality", "rating"), {"a1": "ann", "a2": "bob", "b1": "ann"}).value
+    5.0
+    """
+    if metric.reduction != "mean":
+        raise ValueError(f"the metric {metric.name!r} is reduced by {metric.reduction}: only means have raters")
+    values = np.asarray(score.values, dtype=np.float64)[:, None]
+    return crossed_means(values, score.clusters, [raters[unit] for unit in score.units], bounds=bounds, level=level)[0]
+
+
+def _robust_mean(
+    values: Floats, clusterings: Sequence[Codes], bounds: tuple[float, float] | None, level: float
+) -> Estimate:
+    n = len(values)
+    if n == 0:
+        return Estimate(math.nan, n=0, level=level)
+    mean = float(values.mean())
+    variance, degrees = (float(x[0]) for x in crossed_variance((values - mean)[:, None] / n, *clusterings))
+    if math.isnan(variance):
+        return Estimate(mean, n=n, level=level)
+    if bounds is None:
+        return Estimate(mean, *t_interval(mean, variance, degrees, level=level), n=n, level=level)
+    low, span = bounds[0], bounds[1] - bounds[0]
+    share = (mean - low) / span
+    if 0 < share < 1 and variance > 0:
+        quantile = float(special.stdtrit(degrees, (1 + level) / 2))
+        ends = wilson_interval(share, share * (1 - share) * span**2 / variance, quantile=quantile)
+    else:  # no variation to tell how many ratings count as independent: as many as there are conversations
+        ends = wilson_interval(min(max(share, 0.0), 1.0), float(clusterings[0].max() + 1), level=level)
+    return Estimate(mean, low + span * ends[0], low + span * ends[1], n=n, level=level)
+
+
+def _pigeonhole_means(values: Floats, first: Codes, second: Codes, *, resamples: int, seed: int) -> Floats:
+    """Means of resamples in which both clusterings are drawn, independently of each other."""
+    counts = int(first.max()) + 1, int(second.max()) + 1
+    blocks = []
+    weights = [
+        cluster_weights(count, resamples=resamples, seed=seed + k, width=max(len(values), *counts))
+        for k, count in enumerate(counts)
+    ]
+    for by_first, by_second in zip(*weights, strict=True):
+        times = by_first[:, first] * by_second[:, second]
+        with np.errstate(invalid="ignore"):
+            blocks.append(times @ values / times.sum(axis=1))
+    return np.concatenate(blocks)
+
+
+class _Part(NamedTuple):
+    """A figure to be: the cluster of each unit, and rows of (numerator, denominator)."""
+
+    clusters: Sequence[str]
+    rows: Floats
+    metric: MetricInfo
+
+
+def _reduce(parts: Sequence[_Part], *, level: float, resamples: int, seed: int) -> list[Estimate]:
+    """The figures of all parts; those with the same clusters share their draws."""
+    together: dict[frozenset[str], list[int]] = defaultdict(list)
+    for i, part in enumerate(parts):
+        together[frozenset(part.clusters)].append(i)
+    figures = [Estimate(math.nan, n=0, level=level)] * len(parts)
+    for members in together.values():
+        totals, sampled = _Draws([(parts[i].clusters, parts[i].rows) for i in members]).sums(resamples, seed)
+        for k, i in enumerate(members):
+            figures[i] = _estimate(totals[k], sampled[:, k], parts[i].metric, _n(parts[i].rows, parts[i].metric), level)
+    return figures
+
+
+class _Draws:
+    """Sums by cluster of several columns, and what they come to when clusters are drawn with replacement."""
+
+    def __init__(self, parts: Sequence[tuple[Sequence[str], Floats]]) -> None:
+        """Each part: the cluster of each row, and rows of (numerator, denominator)."""
+        every = np.unique(np.concatenate([np.asarray(clusters, dtype=np.str_) for clusters, _ in parts]))
+        self._sums = np.zeros((len(every), len(parts), 2))
+        for k, (clusters, rows) in enumerate(parts):
+            if len(rows):
+                np.add.at(self._sums[:, k], np.searchsorted(every, np.asarray(clusters, dtype=np.str_)), rows)
+
+    def sums(self, resamples: int, seed: int) -> tuple[Floats, Floats]:
+        """Totals (parts, 2), and totals of each resample (resamples, parts, 2)."""
+        count, width, _ = self._sums.shape
+        flat = self._sums.reshape(count, width * 2)
+        sampled = np.empty((resamples, width * 2))
+        if count == 0:
+            return self._sums.sum(axis=0), np.full((resamples, width, 2), np.nan)
+        start = 0
+        for times in cluster_weights(count, resamples=resamples, seed=seed):
+            with np.errstate(invalid="ignore"):  # 0 times an infinite sum
+                sampled[start : start + len(times)] = times @ flat
+            start += len(times)
+        return self._sums.sum(axis=0), sampled.reshape(resamples, width, 2)
+
+
+def _columns(score: Score, metric: MetricInfo) -> Floats:
+    """Rows of (numerator, denominator), one per unit; units without a value are zeros, and so do not count."""
+    values = np.asarray(score.values, dtype=np.float64)
+    if metric.reduction != "mean" and score.units and not score.weights:
+        raise ValueError(f"the metric {metric.name!r} is reduced by {metric.reduction}, but its score has no weights")
+    weighted = metric.reduction != "mean"
+    weights = np.asarray(score.weights, dtype=np.float64) if weighted else np.ones(len(values))
+    missing = np.isnan(values)
+    return np.stack([np.where(missing, 0.0, values), np.where(missing, 0.0, weights)], axis=1)
+
+
+def _n(column: Floats, metric: MetricInfo) -> int:
+    """Units with a value; of a pooled metric, what was pooled (n-grams, for distinct-n)."""
+    return round(float(column[:, 1].sum())) if metric.reduction == "pooled" else int((column[:, 1] != 0).sum())
+
+
+def _figure(sums: Floats, metric: MetricInfo) -> Floats:
+    """Numerator over denominator, in the last axis; nan where the denominator is zero."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        quotient = np.where(sums[..., 1] != 0, sums[..., 0] / sums[..., 1], np.nan)
+        return np.asarray(np.exp(quotient) if metric.reduction == "perplexity" else quotient, dtype=np.float64)
+
+
+def _estimate(total: Floats, sampled: Floats, metric: MetricInfo, n: int, level: float) -> Estimate:
+    value = float(_figure(total, metric))
+    if n == 0 or metric.reduction == "pooled":
+        return Estimate(value, n=n, level=level)
+    return Estimate(value, *percentile_interval(_figure(sampled, metric), level), n=n, level=level)
+
+
+def _paired(
+    score: Score, baseline: Score, metric: MetricInfo, *, level: float, resamples: int, seed: int, ratio: bool
+) -> Estimate:
+    if metric.reduction == "pooled":
+        raise ValueError(f"{metric.name} is computed for a set as a whole: it cannot be compared unit by unit")
+    shared = shared_units(score, baseline)
+    if not shared:
+        return Estimate(math.nan, n=0, level=level)
+    columns = []
+    for one in (score, baseline):
+        row = {unit: i for i, unit in enumerate(one.units)}
+        columns.append(_columns(one, metric)[[row[unit] for unit in shared]])
+    cluster = dict(zip(score.units, score.clusters, strict=True))
+    clusters = [cluster[unit] for unit in shared]
+    totals, sampled = _Draws([(clusters, column) for column in columns]).sums(resamples, seed)
+    (value,), draws = (_compared(_figure(sums, metric), ratio=ratio) for sums in (totals[None], sampled))
+    return Estimate(float(value), *percentile_interval(draws, level), n=len(shared), level=level)
+
+
+def _compared(figures: Floats, *, ratio: bool) -> Floats:
+    """Of (draws, 2): the first over, or minus, the second."""
+    return np.asarray(figures[:, 0] / figures[:, 1] if ratio else figures[:, 0] - figures[:, 1], dtype=np.float64)

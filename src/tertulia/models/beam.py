@@ -1,17 +1,20 @@
-"""Beam search: the most probable turn, nearly, by following the few best beginnings of each talk side by side.
+"""Beam search: the most probable turn, approximately, by extending the best few prefixes of each dialogue side by side.
 
-Hypotheses compare by log P / length ** penalty (0 is the plain sum, 1 the mean of a token). A talk is done when no
-beginning can overtake the worst of as many whole turns as there are beams: log-probabilities only fall, so the best a
-beginning can come to is what it has now, spread over the longest turn allowed. That makes the search exact whenever the
-beams are many enough to hold every beginning.
+Hypotheses are ranked by log P / length ** penalty (0 is the plain sum, 1 the mean per token). A dialogue is done when
+no prefix can overtake the worst of as many complete hypotheses as there are beams: log-probabilities only fall, so the
+best score a prefix can reach is its present log-probability, normalised by the maximum length. That makes the search
+exact whenever the beams are wide enough to hold every prefix.
 """
 
 from collections.abc import Callable, Sequence
+from collections.abc import Generator as Steps
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
-from tertulia.models.generator import Generator, Talk
+from tertulia.models.generator import Generator, State
+from tertulia.models.sampling import TopTokens, top_tokens
 from tertulia.models.tokenizer import END
 
 
@@ -19,20 +22,24 @@ class Hypothesis(NamedTuple):
     """A turn that the search came upon."""
 
     tokens: tuple[int, ...]
-    """Its end left out."""
+    """Without the end token."""
     logprob: float
-    """Of all its tokens, the end included where there is one."""
+    """Of all its tokens, the end token included if it has one."""
     finished: bool
-    """Whether it ended by itself, or was cut at the longest length."""
+    """Whether the model ended it, rather than the maximum length."""
+    logprobs: tuple[float, ...] = ()
+    """Of each token, the end token included if it has one."""
+    top: tuple[TopTokens, ...] = ()
+    """The most probable tokens at each position, if they were asked for."""
 
     @property
     def length(self) -> int:
-        """Tokens that the log-probability is of."""
+        """Number of tokens that the log-probability is of."""
         return len(self.tokens) + self.finished
 
 
 def normalised(logprob: float, count: int, penalty: float) -> float:
-    """What hypotheses of different length compare by.
+    """The score by which hypotheses of different lengths are compared.
 
     >>> normalised(-6.0, 4, 0.0), normalised(-6.0, 4, 0.5), normalised(-6.0, 4, 1.0)
     (-6.0, -3.0, -1.5)
@@ -40,117 +47,144 @@ def normalised(logprob: float, count: int, penalty: float) -> float:
     return float(logprob / max(count, 1) ** penalty)
 
 
-def beam_search(
+def beam_steps(
     model: Generator,
-    talks: Sequence[Talk],
+    state: State,
     *,
     beams: int,
-    longest: int,
+    max_length: int,
     penalty: float,
     forbidden: Callable[[int], Sequence[int]],
     alive: Callable[[int], bool] = lambda _: True,
-) -> list[list[Hypothesis]]:
-    """The best turns of each talk, best first, at most as many as there are beams.
+    top: int = 0,
+) -> Steps[None, None, list[list[Hypothesis]]]:
+    """The best turns after each row of a start state, best first, at most `beams` of them: returned at the end.
 
-    `forbidden` says which tokens may not be taken at a step; nothing is found for a talk that is no longer `alive`.
+    Yields after each step of the model, so that other work can be done in between. `forbidden` gives the tokens that
+    may not be taken at a step; a row that is no longer `alive` has no hypotheses. Hypotheses carry the `top` most
+    probable tokens of each step.
     """
-    searches = [_Search(beams, penalty, longest) for _ in talks]
-    logits, state = model.step(model.start(talks), None)
-    active = list(range(len(talks)))
-    sums = torch.zeros(len(talks), 1, dtype=torch.float64)  # (talks, beginnings)
-    prefixes: list[list[tuple[int, ...]]] = [[()] for _ in talks]
-    for step in range(longest):
-        chosen = _expanded(logits, sums, beams, forbidden(step))
-        kept_rows, kept_tokens, kept_sums, going = [], [], [], []
-        for place, talk in enumerate(active):
-            row = place * sums.shape[1]
-            ahead = searches[talk].take(prefixes[talk], *(part[place].tolist() for part in chosen))
-            if not ahead or searches[talk].done(ahead[0].logprob) or not alive(talk):
+    logits, state = model.step(state, None)
+    searches = [_Search(beams, penalty, max_length) for _ in logits]
+    active = list(range(len(searches)))
+    sums = torch.zeros(len(searches), 1, dtype=torch.float64)  # (dialogues, prefixes)
+    prefixes: list[list[_Prefix]] = [[_Prefix()] for _ in searches]
+    for step in range(max_length):
+        yield
+        expansion = _expand(logits, sums, beams, forbidden(step))
+        tops = top_tokens(logits, np.full(len(logits), top))
+        kept_rows, kept_tokens, kept_sums, still_active = [], [], [], []
+        for i, view in enumerate(active):
+            first_row = i * sums.shape[1]
+            if tops:
+                prefixes[view] = [p._replace(next_top=tops[first_row + j]) for j, p in enumerate(prefixes[view])]
+            extensions = searches[view].take(prefixes[view], *(part[i].tolist() for part in expansion))
+            if not extensions or searches[view].done(extensions[0].logprob) or not alive(view):
                 continue
-            ahead += [ahead[-1]._replace(logprob=-torch.inf)] * (beams - len(ahead))  # dead beams keep rows aligned
-            prefixes[talk] = [(*prefixes[talk][a.origin], a.token) for a in ahead]
-            kept_rows += [row + a.origin for a in ahead]
-            kept_tokens += [a.token for a in ahead]
-            kept_sums.append([a.logprob for a in ahead])
-            going.append(talk)
-        active = going
-        if not active or step == longest - 1:
+            # Every dialogue keeps the same number of rows: dead beams have no probability.
+            extensions += [extensions[-1]._replace(logprob=-torch.inf)] * (beams - len(extensions))
+            prefixes[view] = [prefixes[view][e.origin].extend(e.token, e.logprob) for e in extensions]
+            kept_rows += [first_row + e.origin for e in extensions]
+            kept_tokens += [e.token for e in extensions]
+            kept_sums.append([e.logprob for e in extensions])
+            still_active.append(view)
+        active = still_active
+        if not active or step == max_length - 1:
             break
         sums = torch.tensor(kept_sums, dtype=torch.float64)
         rows, tokens = (torch.tensor(part, device=logits.device) for part in (kept_rows, kept_tokens))
-        logits, state = model.step(state.keep(rows), tokens)
-    for talk, found in zip(active, kept_sums, strict=True):
-        searches[talk].cut(prefixes[talk], found)
-    return [search.best() if alive(talk) else [] for talk, search in enumerate(searches)]
+        logits, state = model.step(state.select(rows), tokens)
+    for view, logprobs in zip(active, kept_sums, strict=True):
+        searches[view].add_unfinished(prefixes[view], logprobs)
+    return [search.best() if alive(view) else [] for view, search in enumerate(searches)]
 
 
-class _Expanded(NamedTuple):
-    """The best next tokens of each talk, best first."""
+class _Prefix(NamedTuple):
+    """The beginning of a turn."""
 
-    logprobs: torch.Tensor  # (talks, k): sums, of the unmodified distribution
-    origins: torch.Tensor  # (talks, k): which beginning they go on from
-    tokens: torch.Tensor  # (talks, k)
+    tokens: tuple[int, ...] = ()
+    logprob: float = 0.0
+    logprobs: tuple[float, ...] = ()
+    """Of each token."""
+    top: tuple[TopTokens, ...] = ()
+    next_top: TopTokens | None = None
+    """The most probable tokens after it, if they were asked for."""
+
+    def extend(self, token: int, logprob: float) -> "_Prefix":
+        """With one more token; `logprob` is that of all tokens."""
+        top = self.top if self.next_top is None else (*self.top, self.next_top)
+        return _Prefix((*self.tokens, token), logprob, (*self.logprobs, logprob - self.logprob), top)
 
 
-class _Ahead(NamedTuple):
+class _Expansion(NamedTuple):
+    """The best next tokens of each dialogue, best first."""
+
+    logprobs: torch.Tensor  # (dialogues, k): sums, of the unmodified distribution
+    origins: torch.Tensor  # (dialogues, k): indices of the prefixes they extend
+    tokens: torch.Tensor  # (dialogues, k)
+
+
+class _Extension(NamedTuple):
     logprob: float
     origin: int
     token: int
 
 
-def _expanded(logits: torch.Tensor, sums: torch.Tensor, beams: int, forbidden: Sequence[int]) -> _Expanded:
-    """Twice as many as there are beams: even if half of them end the turn, enough go on."""
+def _expand(logits: torch.Tensor, sums: torch.Tensor, beams: int, forbidden: Sequence[int]) -> _Expansion:
+    """Twice the number of beams: even if half of them end the turn, enough continue."""
     size = logits.shape[1]
     logprobs = logits.log_softmax(-1)
     logprobs[:, list(forbidden)] = -torch.inf
     width = min(2 * beams, size)
-    best = logprobs.topk(width)  # (rows, width): no talk needs more of any one beginning
-    values = best.values.double().cpu() + sums.reshape(-1, 1)
-    values = values.view(len(sums), -1)  # (talks, beginnings * width)
+    best = logprobs.topk(width)  # (rows, width): no dialogue needs more of any one prefix
+    values = best.values.cpu().double() + sums.reshape(-1, 1)
+    values = values.view(len(sums), -1)  # (dialogues, prefixes * width)
     tokens = best.indices.cpu().view(len(sums), -1)
-    found = values.topk(min(2 * beams, values.shape[1]))
-    return _Expanded(found.values, found.indices // width, tokens.gather(1, found.indices))
+    top = values.topk(min(2 * beams, values.shape[1]))
+    return _Expansion(top.values, top.indices // width, tokens.gather(1, top.indices))
 
 
 class _Search:
-    """What was found for one talk."""
+    """The hypotheses of one dialogue."""
 
-    def __init__(self, beams: int, penalty: float, longest: int) -> None:
-        self.beams, self.penalty, self.longest = beams, penalty, longest
-        self.found: list[Hypothesis] = []
+    def __init__(self, beams: int, penalty: float, max_length: int) -> None:
+        self.beams, self.penalty, self.max_length = beams, penalty, max_length
+        self.hypotheses: list[Hypothesis] = []
 
     def take(
-        self, prefixes: Sequence[tuple[int, ...]], logprobs: list[float], origins: list[int], tokens: list[int]
-    ) -> list[_Ahead]:
-        """Put whole turns aside; the best of those that go on, at most as many as there are beams."""
-        ahead: list[_Ahead] = []
+        self, prefixes: Sequence[_Prefix], logprobs: list[float], origins: list[int], tokens: list[int]
+    ) -> list[_Extension]:
+        """Record the turns that end here; returns the best extensions that do not, at most `beams` of them."""
+        extensions: list[_Extension] = []
         for logprob, origin, token in zip(logprobs, origins, tokens, strict=True):
             if logprob == -torch.inf:
                 break
             if token == END:
-                self.found.append(Hypothesis(prefixes[origin], logprob, True))
+                ended = prefixes[origin].extend(token, logprob)
+                hypothesis = Hypothesis(prefixes[origin].tokens, logprob, True, ended.logprobs, ended.top)
+                self.hypotheses.append(hypothesis)
             else:
-                ahead.append(_Ahead(logprob, origin, token))
-        self.found = self.best()
-        return ahead[: self.beams]
+                extensions.append(_Extension(logprob, origin, token))
+        self.hypotheses = self.best()
+        return extensions[: self.beams]
 
-    def done(self, ahead: float) -> bool:
-        """Whether no beginning can come to more than what is found already."""
-        if len(self.found) < self.beams:
+    def done(self, best_prefix: float) -> bool:
+        """Whether no prefix can reach the score of the hypotheses there are."""
+        if len(self.hypotheses) < self.beams:
             return False
-        return self._score(self.found[-1]) >= normalised(ahead, self.longest, self.penalty)
+        return self._score(self.hypotheses[-1]) >= normalised(best_prefix, self.max_length, self.penalty)
 
-    def cut(self, prefixes: Sequence[tuple[int, ...]], logprobs: Sequence[float]) -> None:
-        """What has not ended at the longest length."""
-        self.found += [
-            Hypothesis(prefix, logprob, False)
+    def add_unfinished(self, prefixes: Sequence[_Prefix], logprobs: Sequence[float]) -> None:
+        """Record what has not ended at the maximum length."""
+        self.hypotheses += [
+            Hypothesis(prefix.tokens, logprob, False, prefix.logprobs, prefix.top)
             for prefix, logprob in zip(prefixes, logprobs, strict=True)
             if logprob > -torch.inf
         ]
 
     def best(self) -> list[Hypothesis]:
         """The best so far."""
-        return sorted(self.found, key=self._score, reverse=True)[: self.beams]
+        return sorted(self.hypotheses, key=self._score, reverse=True)[: self.beams]
 
     def _score(self, hypothesis: Hypothesis) -> float:
         return normalised(hypothesis.logprob, hypothesis.length, self.penalty)

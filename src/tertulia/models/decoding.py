@@ -1,266 +1,500 @@
-"""From a model that writes to the turns it might say: sampling, sample-and-rank, greedy and beam search.
+"""From a generator to the turns it might say next: sampling, sample-and-rank, greedy decoding and beam search.
 
-Sample-and-rank is Meena's (arXiv 2001.09977, section 2.3): draw N turns at a temperature, answer with the one that the
-model itself, its distribution unmodified, finds most probable per token. The talk is read once for all N samples; many
-talks are written side by side, and samples that have ended leave the batch. Marks of the token stream are never drawn,
-but keep their share of the probabilities that count, so that scores are the model's own.
+Sample-and-rank is Meena's (arXiv 2001.09977, section 2.3): draw N turns at a temperature, and answer with the one that
+the model's own, unmodified distribution gives the highest probability per token. The context is encoded once for all N
+samples; many dialogues are decoded side by side, samples that have ended leave the batch, and new dialogues can enter
+it at any step (`DecodingSession`: continuous batching). Special tokens are never drawn, but keep their share of the
+probabilities, so scores are the model's own.
 
-Models with latent variables (`draws`) imagine a turn before its first word. What they draw is a function of the row's
-seed too (`noise`), so that such a model's replies do not depend on the batch either.
+Every generator is decoded here: our own architectures and Hugging Face models (`models.hf`). All randomness comes from
+the seeds: what a row draws, latent variables included, is a function of its key (`sampling.row_keys`), so a reply does
+not depend on the rest of its batch.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator
+from torch.nn.functional import pad
 
 from tertulia.core.config import Config
-from tertulia.models.beam import beam_search, normalised
-from tertulia.models.generator import Generator, Talk, at_rest
-from tertulia.models.sampling import Keys, RowNoise, draw, row_keys, uniforms
+from tertulia.models.beam import Hypothesis, beam_steps, normalised
+from tertulia.models.generator import DialogueView, Generator, JoinableState, LatentGenerator, State, eval_mode
+from tertulia.models.sampling import Keys, TopTokens, draw, row_keys, top_tokens, uniforms
 from tertulia.models.tokenizer import END, OTHER, OWN, PAD, PERSONA, UNKNOWN
 
 Method = Literal["sample", "greedy", "beam", "sample-and-rank"]
-Score = Literal["mean", "sum"]
+ScoreReduction = Literal["mean", "sum"]
 ROWS_AT_ONCE = 512
-"""Rows written side by side: a step's logits for 8,000 tokens then take 16 MB."""
-LEAVE = 0.125
-"""Samples that have ended leave once they are this share of the batch: each departure copies what the others hold."""
+"""Rows decoded side by side: with 8,000 tokens the logits of one step then take 16 MB."""
+COMPACT_SHARE = 0.125
+"""Rows that have ended leave once they are this share of the batch: each time, the other rows' state is copied."""
 
 
 class DecodingConfig(Config):
-    """How a model writes."""
+    """How a model generates a turn."""
 
     method: Method = "sample-and-rank"
-    """One draw; always the most probable token; beam search; or several draws of which the most probable is said."""
+    """`sample` (one draw), `greedy`, `beam`, or `sample-and-rank` (several draws, the most probable is used)."""
     temperature: float = Field(1.0, ge=0, le=10)
-    """Draw from softmax(logits / temperature): below 1 is tamer, above 1 is wilder; 0 takes the most probable token."""
+    """Sample from softmax(logits / temperature): lower is more predictable; 0 takes the most probable token."""
     top_k: int = Field(0, ge=0)
-    """Draw from this many most probable tokens; 0 for the whole vocabulary."""
+    """Sample from this many most probable tokens; 0 for the full vocabulary."""
     top_p: float = Field(1.0, gt=0, le=1)
-    """Draw from the most probable tokens that together have this probability."""
+    """Sample from the most probable tokens that together have this probability (the nucleus)."""
+    repetition_penalty: float = Field(1.0, ge=1, le=3)
+    """Makes tokens that are already in the reply less likely: positive logits are divided by it, negative ones are
+    multiplied; 1 is off. Tokens of the prompt are not penalised. Beam search ignores it."""
     samples: int = Field(20, ge=1, le=10_000)
     """How many turns sample-and-rank draws."""
     beams: int = Field(4, ge=1, le=1000)
-    """How many beginnings beam search follows."""
+    """Width of beam search."""
     length_penalty: float = Field(1.0, ge=0, le=4)
-    """Beam search compares log P / length ** this: 0 for the sum, 1 for the mean of a token, above for longer turns."""
-    score: Score = "mean"
-    """What candidates compare by elsewhere: log P a token, or the plain sum, which likes short turns."""
+    """Beam search ranks by log P / length ** this: 0 for the sum, 1 for the mean, above favours long turns."""
+    score: ScoreReduction = "mean"
+    """How the other methods rank candidates: by log-probability per token, or by the sum, which favours short turns."""
     min_tokens: int = Field(1, ge=0)
-    """A turn does not end before it has so many tokens."""
+    """A turn does not end before it has this many tokens."""
     max_tokens: int = Field(40, ge=1, le=4096)
-    """Most tokens of a turn, its end included; one that has not ended by then is cut."""
+    """Most tokens of a turn, the end token included; a turn that has not ended by then is cut."""
     unknown: bool = False
-    """Whether the mark for unknown words may be written."""
+    """Whether the token for unknown words may be generated."""
     seed: int = 0
-    """Mixed into the seed of every talk."""
+    """Mixed into the seed of every dialogue."""
 
     @field_validator("max_tokens")
     @classmethod
-    def _long_enough(cls, value: int, info: ValidationInfo) -> int:
+    def _check_max_tokens(cls, value: int, info: ValidationInfo) -> int:
         if value < info.data.get("min_tokens", 0):
             raise ValueError(f"must not be less than min_tokens ({info.data['min_tokens']})")
         return value
 
     @property
     def draws(self) -> int:
-        """How many turns are written for each talk, beam search aside."""
+        """How many turns are sampled for each dialogue (beam search aside)."""
         return self.samples if self.method == "sample-and-rank" else 1
 
+    @property
+    def rows(self) -> int:
+        """How many rows of a batch one dialogue takes."""
+        return self.beams if self.method == "beam" else self.draws
+
     def forbidden(self, step: int) -> tuple[int, ...]:
-        """The tokens that may not be written at a step."""
+        """The tokens that may not be generated at a step."""
         unknown = () if self.unknown else (UNKNOWN,)
-        early = (END,) if step < self.min_tokens else ()
-        return (PAD, OWN, OTHER, PERSONA, *unknown, *early)
+        early_end = (END,) if step < self.min_tokens else ()
+        return (PAD, OWN, OTHER, PERSONA, *unknown, *early_end)
 
 
 PRESETS = {
     "meena-base": DecodingConfig(method="sample-and-rank", samples=20, temperature=0.88),
     "meena-full": DecodingConfig(method="sample-and-rank", samples=20, temperature=1.0, top_k=40),
 }
-"""The paper's two settings."""
+"""The two settings of the Meena paper."""
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """A turn that a model wrote."""
+class Generation:
+    """A turn that a model generated."""
 
     tokens: tuple[int, ...]
-    """Its end left out."""
+    """Without the end token."""
     text: str
     logprob: float
-    """Sum over its tokens and its end, of the unmodified distribution, in nats."""
+    """Sum over its tokens and its end token, under the unmodified distribution, in nats."""
     count: int
-    """Over how many tokens, the end included."""
+    """Number of tokens, the end token included."""
     score: float
-    """What candidates compare by."""
+    """What candidates are ranked by."""
     finished: bool
-    """Whether it ended by itself, or was cut at the longest length."""
+    """Whether the model ended it, rather than the limit `max_tokens`."""
     drawn: int = 1
-    """How many samples said the same."""
+    """How many samples have the same text."""
+    logprobs: tuple[float, ...] = ()
+    """Of each token, the end token included; their sum is `logprob`."""
+    top: tuple[TopTokens, ...] = ()
+    """The most probable tokens at each position, if they were asked for."""
 
 
-class Step(NamedTuple):
-    """One token more for the rows that still write; row r is sample r % draws of talk r // draws."""
+class StepResult(NamedTuple):
+    """What one step of a session brought for one turn."""
 
-    rows: NDArray[np.int64]
-    tokens: NDArray[np.int64]
-    logprobs: NDArray[np.float32]
+    handle: int
+    tokens: tuple[int, ...] = ()
+    """The next token of each sample that had not ended; none for beam search, which may still change its mind."""
+    generations: list[Generation] | None = None
+    """Once the last sample has ended: the candidates, best first."""
+    logprobs: tuple[float, ...] = ()
+    """Of each of the tokens, under the unmodified distribution."""
+    top: tuple[TopTokens, ...] = ()
+    """The most probable tokens at each sample's position, if they were asked for."""
 
 
 def decode(
     model: Generator,
-    talks: Sequence[Talk],
+    views: Sequence[DialogueView],
     config: DecodingConfig,
     seeds: Sequence[int],
     *,
     alive: Callable[[int], bool] = lambda _: True,
-    leave: float = LEAVE,
-) -> list[list[Written]]:
-    """The turns that could be said next in each talk, best first; none for a talk that is no longer `alive`.
+    top_logprobs: Sequence[int] | None = None,
+    compact_share: float = COMPACT_SHARE,
+) -> list[list[Generation]]:
+    """Candidates for the next turn of each dialogue, best first; none for a dialogue that is no longer `alive`.
+    They carry as many of the most probable tokens of each position as `top_logprobs` says for their dialogue.
 
-    The same talk, config and seed give the same turns, whatever else is in the batch.
+    The same dialogue, config and seed give the same turns, whatever else is in the batch.
     """
-    if len(seeds) != len(talks):
-        raise ValueError(f"{len(talks)} talks need as many seeds, not {len(seeds)}")
-    found: list[list[Written]] = []
-    at_once = max(1, ROWS_AT_ONCE // (config.beams if config.method == "beam" else config.draws))
-    for start in range(0, len(talks), at_once):
-        part = talks[start : start + at_once]
+    if len(seeds) != len(views):
+        raise ValueError(f"{len(views)} dialogues need as many seeds, not {len(seeds)}")
+    top, size = top_logprobs or [0] * len(views), max(1, ROWS_AT_ONCE // config.rows)
+    generations: dict[int, list[Generation]] = {}
+    for start in range(0, len(views), size):
+        session = DecodingSession(model, compact_share=compact_share)
+        batch = range(len(views))[start : start + size]
+        running = {session.add(views[i], config, seeds[i], top_logprobs=top[i]): i for i in batch}
+        while running:
+            for progress in session.step():
+                if progress.generations is not None:
+                    generations[running.pop(progress.handle)] = progress.generations
+            for handle, view in list(running.items()):
+                if not alive(view):
+                    session.cancel(handle)
+                    del running[handle]
+    return [generations.get(view, []) if alive(view) else [] for view in range(len(views))]
 
-        def waits(i: int, start: int = start) -> bool:
-            return alive(start + i)
 
-        if config.method == "beam":
-            found += _searched(model, part, config, seeds[start : start + at_once], waits)
-        else:
-            found += _sampled(model, part, config, seeds[start : start + at_once], waits, leave)
-    return found
+class DecodingSession:
+    """Continuous batching: turns are added while others are being decoded, and leave as they end.
+
+    `add` puts a turn into the queue. Each `step` reads the dialogues of queued turns for which there is room, joins
+    them to the running batch, and draws one more token for every sample. Where states cannot be joined
+    (`JoinableState`), and for beam search, turns that were added together are a batch of their own, and each step
+    advances every batch by one token. Either way a short turn never waits for a long one to end.
+    """
+
+    def __init__(
+        self,
+        model: Generator,
+        *,
+        max_rows: int | None = None,
+        max_tokens: int | None = None,
+        compact_share: float = COMPACT_SHARE,
+    ) -> None:
+        """At most `max_rows` rows, and contexts and turns of `max_tokens` tokens, are in memory; one turn always is."""
+        self.model = model
+        self.max_rows, self.max_tokens, self._compact_share = max_rows, max_tokens, compact_share
+        self._queue: deque[_Turn] = deque()
+        self._batches: list[_Batch | _BeamBatch] = []
+        self._turns: dict[int, _Turn] = {}
+        self._next_handle = 0
+
+    def add(
+        self, view: DialogueView, config: DecodingConfig, seed: int, *, prompt_tokens: int = 0, top_logprobs: int = 0
+    ) -> int:
+        """Decode the next turn of a dialogue from the next step on; returns the turn's handle."""
+        handle = self._next_handle
+        self._next_handle += 1
+        self._turns[handle] = turn = _Turn(handle, view, config, seed, prompt_tokens, top_logprobs)
+        self._queue.append(turn)
+        return handle
+
+    def cancel(self, handle: int) -> None:
+        """Stop decoding a turn; it makes no more progress, and its rows are free at the next step."""
+        turn = self._turns.pop(handle, None)
+        if turn is not None:
+            turn.ended = True
+
+    @property
+    def rows(self) -> int:
+        """Rows in flight: samples and beams of all turns that are being decoded."""
+        return sum(turn.config.rows for turn in self._running)
+
+    @torch.inference_mode()
+    def step(self) -> list[StepResult]:
+        """One more token for every turn that is being decoded."""
+        with eval_mode(self.model):
+            self._batches = [batch for batch in self._batches if batch.advance(self.model, self._compact_share)]
+            for batch in self._start_batches():
+                if not any(other.join(batch) for other in self._batches):
+                    self._batches.append(batch)
+            progress = [one for batch in self._batches for one in batch.draw(self.model)]
+        for one in progress:
+            if one.generations is not None:
+                self._turns.pop(one.handle, None)
+        return progress
+
+    @property
+    def _running(self) -> list["_Turn"]:
+        return [turn for batch in self._batches for turn in batch.turns if not turn.ended]
+
+    def _start_batches(self) -> "list[_Batch | _BeamBatch]":
+        """Read the dialogues of queued turns for which there is room: equal numbers of rows in one pass."""
+        running, admitted = self._running, list[_Turn]()
+        while self._queue and (self._queue[0].ended or self._fits([*running, *admitted], self._queue[0])):
+            turn = self._queue.popleft()
+            if not turn.ended:
+                admitted.append(turn)
+        batches: list[_Batch | _BeamBatch] = []
+        by_rows: dict[int, list[_Turn]] = {}
+        by_search: dict[DecodingConfig, list[_Turn]] = {}
+        for turn in admitted:
+            if turn.config.method == "beam":
+                by_search.setdefault(turn.config, []).append(turn)
+            else:
+                by_rows.setdefault(turn.config.rows, []).append(turn)
+        batches += [_Batch.start(self.model, turns) for turns in by_rows.values()]
+        batches += [_BeamBatch(self.model, turns) for turns in by_search.values()]
+        return batches
+
+    def _fits(self, running: Sequence["_Turn"], turn: "_Turn") -> bool:
+        if not running:
+            return True
+        turns = [*running, turn]
+        rows = sum(one.config.rows for one in turns)
+        # Contexts and rows are padded to the longest of all turns.
+        contexts = len(turns) * max(one.prompt_tokens for one in turns)
+        tokens = contexts + rows * max(one.config.max_tokens for one in turns)
+        return (self.max_rows is None or rows <= self.max_rows) and (
+            self.max_tokens is None or tokens <= self.max_tokens
+        )
 
 
-@torch.inference_mode()
-def steps(
-    model: Generator,
-    talks: Sequence[Talk],
-    config: DecodingConfig,
-    seeds: Sequence[int],
-    *,
-    alive: Callable[[int], bool] = lambda _: True,
-    leave: float = LEAVE,
-) -> Iterator[Step]:
-    """Write token by token; a row is heard of until its end, the longest length, or until nobody waits for its talk."""
-    if not talks:
-        return
-    draws = config.draws
-    keys = row_keys(seeds, draws, config.seed)
-    temperature = 0.0 if config.method == "greedy" else config.temperature
-    with at_rest(model):
-        rows = np.arange(len(talks) * draws)
-        going = np.ones(len(rows), dtype=np.bool_)
-        with _imagining(model, keys):
-            logits, state = model.step(model.start(talks).fan(draws), None)
-        for step in range(config.max_tokens):
-            tokens, logprobs = draw(
-                logits,
-                uniforms(keys[rows], step),
-                temperature=temperature,
-                top_k=config.top_k,
-                top_p=config.top_p,
-                forbidden=config.forbidden(step),
+class _Turn:
+    """A turn that is being decoded, with all its samples."""
+
+    def __init__(
+        self, handle: int, view: DialogueView, config: DecodingConfig, seed: int, prompt_tokens: int, top_logprobs: int
+    ) -> None:
+        self.handle, self.view, self.config, self.prompt_tokens = handle, view, config, prompt_tokens
+        self.top_logprobs = top_logprobs
+        self.keys = row_keys([seed], config.draws, config.seed)  # (samples,)
+        self.samples = [_Sample() for _ in self.keys]
+        self.count = 0
+        """Tokens of each sample that has not ended."""
+        self.ended = False
+
+    @property
+    def draw_options(self) -> "_DrawOptions":
+        """How its next token is drawn."""
+        config = self.config
+        temperature = 0.0 if config.method == "greedy" else config.temperature
+        return _DrawOptions(
+            temperature, config.top_k, config.top_p, config.repetition_penalty, config.forbidden(self.count)
+        )
+
+    def generations(self, model: Generator) -> list[Generation]:
+        """What was generated, best first."""
+        return _rank([_generation(model, s, sum(s.logprobs), self) for s in self.samples])
+
+
+class _Sample:
+    __slots__ = ("finished", "logprobs", "tokens", "top")
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []  # without the end token
+        self.logprobs: list[float] = []  # with the end token
+        self.top: list[TopTokens] = []
+        self.finished = False
+
+
+class _DrawOptions(NamedTuple):
+    """Rows with equal options are drawn together."""
+
+    temperature: float
+    top_k: int
+    top_p: float
+    repetition_penalty: float
+    forbidden: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Rows that go through the model together. Each step is `advance`, then perhaps some `join`s, then `draw`."""
+
+    turns: list[_Turn]
+    owner: NDArray[np.int64]  # (rows,): index of each row's turn
+    sample: NDArray[np.int64]  # (rows,): index of the row among the samples of its turn
+    keys: Keys  # (rows,)
+    state: State
+    logits: torch.Tensor  # (rows, vocabulary): of the next token
+    tokens: torch.Tensor  # (rows,): drawn last
+    generated: torch.Tensor  # (rows, steps): drawn so far; rows that joined later have PAD in front
+    active: NDArray[np.bool_]  # (rows,): those that have not ended
+
+    @classmethod
+    def start(cls, model: Generator, turns: list[_Turn]) -> "_Batch":
+        """Read the dialogues of turns that have equal numbers of samples."""
+        samples = len(turns[0].keys)
+        keys = np.concatenate([turn.keys for turn in turns])
+        logits, state = model.step(_start(model, [turn.view for turn in turns], keys), None)
+        owner, sample = np.repeat(np.arange(len(turns)), samples), np.tile(np.arange(samples), len(turns))
+        none = torch.zeros(len(keys), 0, dtype=torch.long, device=logits.device)
+        active = np.ones(len(keys), dtype=np.bool_)
+        return cls(turns, owner, sample, keys, state, logits, none.sum(1), none, active)
+
+    def advance(self, model: Generator, compact_share: float) -> bool:
+        """Compute the logits of the next token; False if all rows have ended."""
+        self.active &= ~np.array([turn.ended for turn in self.turns])[self.owner]
+        if not self.active.any():
+            return False
+        self.generated = torch.cat([self.generated, self.tokens[:, None]], 1)
+        if 1 - self.active.mean() >= compact_share:
+            self._compact()
+        self.logits, self.state = model.step(self.state, self.tokens)
+        return True
+
+    def join(self, other: "_Batch | _BeamBatch") -> bool:
+        """Add the rows of another batch; False if the model's states cannot be joined."""
+        if not isinstance(other, _Batch) or not isinstance(self.state, JoinableState):
+            return False
+        state = self.state.join(cast(JoinableState, other.state))  # of the same model, hence of the same kind
+        if state is None:
+            return False
+        self.state = state
+        self.owner = np.concatenate([self.owner, other.owner + len(self.turns)])
+        self.turns = [*self.turns, *other.turns]
+        self.sample = np.concatenate([self.sample, other.sample])
+        self.keys = np.concatenate([self.keys, other.keys])
+        self.active = np.concatenate([self.active, other.active])
+        self.logits, self.tokens = torch.cat([self.logits, other.logits]), torch.cat([self.tokens, other.tokens])
+        missing = self.generated.shape[1] - other.generated.shape[1]
+        self.generated = torch.cat([self.generated, pad(other.generated, (missing, 0), value=PAD)])
+        return True
+
+    def draw(self, model: Generator) -> list[StepResult]:
+        """One more token for each row."""
+        counts = np.array([turn.count for turn in self.turns])[self.owner]
+        self.tokens, drawn_logprobs = self._draw_by_options(uniforms(self.keys, counts))
+        ids, values = self.tokens.tolist(), drawn_logprobs.cpu().double().tolist()
+        top = top_tokens(self.logits, np.array([t.top_logprobs for t in self.turns])[self.owner] * self.active)
+        drawn: dict[int, list[int]] = {}  # the active rows of each turn
+        open_turns = set[int]()
+        for row in np.flatnonzero(self.active).tolist():
+            turn, sample = self.turns[self.owner[row]], self.turns[self.owner[row]].samples[self.sample[row]]
+            drawn.setdefault(self.owner[row], []).append(row)
+            sample.logprobs.append(values[row])
+            sample.top += [top[row]] if row in top else []
+            sample.finished = ids[row] == END
+            if not sample.finished:
+                sample.tokens.append(ids[row])
+            if sample.finished or turn.count + 1 == turn.config.max_tokens:
+                self.active[row] = False
+            else:
+                open_turns.add(self.owner[row])
+        progress = []
+        for owner, rows in drawn.items():
+            turn = self.turns[owner]
+            turn.count += 1
+            turn.ended = owner not in open_turns
+            tokens, logprobs = tuple(ids[row] for row in rows), tuple(values[row] for row in rows)
+            generations = turn.generations(model) if turn.ended else None
+            best = tuple(top[row] for row in rows if row in top)
+            progress.append(StepResult(turn.handle, tokens, generations, logprobs, best))
+        return progress
+
+    def _draw_by_options(self, noise: NDArray[np.float64]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Tokens and log-probabilities of all rows: (rows,), (rows,)."""
+        by_options: dict[_DrawOptions, list[int]] = {}
+        for owner, turn in enumerate(self.turns):
+            by_options.setdefault(turn.draw_options, []).append(owner)
+        tokens = torch.zeros(len(self.owner), dtype=torch.long, device=self.logits.device)
+        logprobs = torch.zeros(len(self.owner), dtype=self.logits.dtype, device=self.logits.device)
+        for options, owners in by_options.items():
+            rows = np.flatnonzero(np.isin(self.owner, owners))
+            every = len(rows) == len(self.owner)
+            at = torch.from_numpy(rows).to(self.logits.device)
+            drawn = draw(
+                self.logits if every else self.logits[at],
+                noise[rows],
+                temperature=options.temperature,
+                top_k=options.top_k,
+                top_p=options.top_p,
+                forbidden=options.forbidden,
+                penalised=self.generated if every else self.generated[at],
+                repetition_penalty=options.repetition_penalty,
             )
-            found = tokens.cpu().numpy()
-            yield Step(rows[going], found[going], logprobs.float().cpu().numpy()[going])
-            waiting = {talk for talk in range(len(talks)) if alive(talk)}
-            going &= (found != END) & np.array([row // draws in waiting for row in rows])
-            if not going.any() or step + 1 == config.max_tokens:
-                break
-            if 1 - going.mean() >= leave:
-                kept = torch.from_numpy(np.flatnonzero(going)).to(logits.device)
-                state, tokens, rows = state.keep(kept), tokens[kept], rows[going]
-                going = np.ones(len(rows), dtype=np.bool_)
-            logits, state = model.step(state, tokens)
+            if every:
+                return drawn
+            tokens[at], logprobs[at] = drawn
+        return tokens, logprobs
+
+    def _compact(self) -> None:
+        """Remove the rows that have ended, and turns without rows."""
+        rows = np.flatnonzero(self.active)
+        kept = torch.from_numpy(rows).to(self.logits.device)
+        owners, owner = np.unique(self.owner[rows], return_inverse=True)
+        self.turns, self.owner = [self.turns[i] for i in owners], owner
+        self.sample, self.keys, self.active = self.sample[rows], self.keys[rows], self.active[rows]
+        self.state, self.tokens = self.state.select(kept), self.tokens[kept]
+        self.generated = self.generated[kept][:, -max(turn.count for turn in self.turns) :]
 
 
-def _sampled(
-    model: Generator,
-    talks: Sequence[Talk],
-    config: DecodingConfig,
-    seeds: Sequence[int],
-    alive: Callable[[int], bool],
-    leave: float,
-) -> list[list[Written]]:
-    size = len(talks) * config.draws
-    ids = np.zeros((size, config.max_tokens), dtype=np.int64)
-    counts = np.zeros(size, dtype=np.int64)
-    logprobs = np.zeros(size)
-    finished = np.zeros(size, dtype=np.bool_)
-    for step in steps(model, talks, config, seeds, alive=alive, leave=leave):
-        ids[step.rows, counts[step.rows]] = step.tokens
-        counts[step.rows] += 1
-        logprobs[step.rows] += step.logprobs
-        finished[step.rows] = step.tokens == END
-    whole = [
-        _written(model, ids[row, : counts[row] - finished[row]].tolist(), logprobs[row], finished[row], config)
-        for row in range(size)
-    ]
-    parts = (whole[i : i + config.draws] for i in range(0, size, config.draws))
-    return [_ranked(part) if alive(talk) else [] for talk, part in enumerate(parts)]
+class _BeamBatch:
+    """Beam searches that started together; the same interface as `_Batch`."""
 
-
-@torch.inference_mode()
-def _searched(
-    model: Generator,
-    talks: Sequence[Talk],
-    config: DecodingConfig,
-    seeds: Sequence[int],
-    alive: Callable[[int], bool],
-) -> list[list[Written]]:
-    with at_rest(model), _imagining(model, row_keys(seeds, 1, config.seed)):
-        found = beam_search(
+    def __init__(self, model: Generator, turns: list[_Turn]) -> None:
+        self.turns = turns
+        config = turns[0].config
+        self._search = beam_steps(
             model,
-            talks,
+            _start(model, [turn.view for turn in turns], np.concatenate([turn.keys for turn in turns])),
             beams=config.beams,
-            longest=config.max_tokens,
+            max_length=config.max_tokens,
             penalty=config.length_penalty,
             forbidden=config.forbidden,
-            alive=alive,
+            alive=lambda i: not turns[i].ended,
+            top=max(turn.top_logprobs for turn in turns),
         )
-    return [_ranked([_written(model, h.tokens, h.logprob, h.finished, config) for h in part]) for part in found]
+
+    def advance(self, model: Generator, compact_share: float) -> bool:
+        """Whether a search has not ended; `draw` does the work."""
+        return not all(turn.ended for turn in self.turns)
+
+    def join(self, other: "_Batch | _BeamBatch") -> bool:
+        """Never: the search changes its rows at every step."""
+        return False
+
+    def draw(self, model: Generator) -> list[StepResult]:
+        """One more step of the search; all turns end together."""
+        try:
+            next(self._search)
+        except StopIteration as end:
+            progress = []
+            for turn, hypotheses in zip(self.turns, end.value, strict=True):
+                generations = [_generation(model, h, h.logprob, turn) for h in hypotheses]
+                if not turn.ended:
+                    progress.append(StepResult(turn.handle, (), _rank(generations)))
+                turn.ended = True
+            return progress
+        return []
 
 
-def _written(
-    model: Generator, tokens: Sequence[int], logprob: float, finished: bool, config: DecodingConfig
-) -> Written:
+def _start(model: Generator, views: Sequence[DialogueView], keys: Keys) -> State:
+    """Encode the dialogues: a row for each key, view by view."""
+    if isinstance(model, LatentGenerator):
+        return model.start(views, keys=keys)
+    return model.start(views).expand(len(keys) // len(views))
+
+
+def _generation(model: Generator, drawn: _Sample | Hypothesis, logprob: float, turn: _Turn) -> Generation:
+    config, tokens, logprobs, finished = turn.config, tuple(drawn.tokens), tuple(drawn.logprobs), bool(drawn.finished)
     count = len(tokens) + int(finished)
     penalty = config.length_penalty if config.method == "beam" else float(config.score == "mean")
-    score = normalised(float(logprob), count, penalty)
-    text = model.tokenizer.decode(tokens).strip()
-    return Written(tuple(tokens), text, float(logprob), count, score, bool(finished))
+    text, score = model.tokenizer.decode(tokens).strip(), normalised(logprob, count, penalty)
+    top = tuple(best[: turn.top_logprobs] for best in drawn.top if turn.top_logprobs)
+    return Generation(tokens, text, logprob, count, score, finished, logprobs=logprobs, top=top)
 
 
-def _ranked(written: Sequence[Written]) -> list[Written]:
-    """Best first, no text twice: of those that say the same the best one stands for all."""
-    best: dict[str, Written] = {}
-    for one in sorted(written, key=lambda w: -w.score):
+def _rank(generations: Sequence[Generation]) -> list[Generation]:
+    """Best first, each text once: of several with the same text, only the best is kept."""
+    best: dict[str, Generation] = {}
+    for one in sorted(generations, key=lambda g: -g.score):
         same = best.get(one.text)
         best[one.text] = replace(same, drawn=same.drawn + 1) if same else one
     return list(best.values())
-
-
-@contextmanager
-def _imagining(model: Generator, keys: Keys) -> Iterator[None]:
-    """What the model draws for rows comes from their keys."""
-    if not getattr(model, "draws", False):
-        yield
-        return
-    model.noise = RowNoise(keys)  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        model.noise = None  # type: ignore[attr-defined]

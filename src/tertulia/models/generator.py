@@ -1,9 +1,10 @@
-"""What a model that writes is: it tells how probable turns are, and writes one token after the other.
+"""What a generator is: a model that gives the likelihood of turns and generates a reply token by token.
 
-Whatever its shape, a model meets dialogues as `Talk`s and gives numbers for whole turns (`nll`: training, perplexity,
-ranking by likelihood) and for the next token (`start`, `step`: decoding). The state between two tokens can be fanned
-out into samples that share all that was read before, and thinned out as samples end; that is what makes sample-and-rank
-cheap. Decoding, filters, training and judging know nothing else about a model.
+Whatever its architecture, a model sees dialogues as `DialogueView`s and gives numbers for complete turns (`nll`:
+training, perplexity, ranking by likelihood) and for the next token (`start`, `step`: decoding). The state between two
+tokens can be expanded into samples that share everything read before, and rows can be dropped as samples end; that is
+what makes sample-and-rank cheap. Most states can also be joined (`JoinableState`), so that a new dialogue can enter a
+batch that is being decoded. Decoding, filters, training and evaluation use nothing else of a model.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,66 +16,86 @@ from typing import Literal, NamedTuple, Protocol, Self, runtime_checkable
 import torch
 from torch import nn
 
+from tertulia.models.sampling import Keys
 from tertulia.models.tokenizer import END, OTHER, OWN, PERSONA, Tokenizer
 
-Scored = Literal["all", "own", "last"]
-"""Which turns count: all of them (to learn from), those of the one the model speaks for, or only the last one."""
+TargetTurns = Literal["all", "own", "last"]
+"""Turns whose tokens are predicted: all (for training), those of the model's own speaker, or only the last one."""
+Latent = Literal["sample", "mean"]
+"""Whether latent variables are sampled or taken at the mean of their distribution."""
 
 
 @dataclass(frozen=True, slots=True)
-class Talk:
+class DialogueView:
     """A dialogue as a model sees it."""
 
     turns: tuple[str, ...]
-    """What was said, oldest first."""
+    """Texts of the turns, oldest first."""
     own: tuple[bool, ...]
-    """Which turns are of the one the model speaks for."""
+    """Which turns are by the speaker that the model plays."""
     persona: tuple[str, ...] = ()
-    """Sentences about that one."""
+    """Persona sentences of that speaker."""
     partner: tuple[str, ...] = ()
-    """Sentences about the other one, where the model is shown them."""
+    """Persona sentences of the other speaker, if the model is shown them."""
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """All there is to read: personas, then turns."""
+        """All texts: personas, then turns."""
         return (*self.persona, *self.partner, *self.turns)
 
-    def said(self, text: str, *, own: bool = True) -> "Talk":
-        """The same talk with one more turn."""
+    def with_turn(self, text: str, *, own: bool = True) -> "DialogueView":
+        """The same dialogue with one more turn."""
         return replace(self, turns=(*self.turns, text), own=(*self.own, own))
+
+    def before(self, turn: int) -> "DialogueView":
+        """The same dialogue up to a turn, which is left out."""
+        return replace(self, turns=self.turns[:turn], own=self.own[:turn])
 
 
 class Nll(NamedTuple):
-    """Negative log-likelihood of the turns that count, in nats, their ends included."""
+    """Negative log-likelihood of the target turns in nats, with the end of each turn."""
 
-    total: torch.Tensor  # (n,): of each talk
-    tokens: torch.Tensor  # (n,): over how many tokens
+    total: torch.Tensor  # (n,): of each dialogue
+    tokens: torch.Tensor  # (n,): number of target tokens
 
 
 class State(Protocol):
-    """What a model remembers between two tokens, for several rows at once."""
+    """What a model keeps between two tokens, for several rows at once."""
 
-    def fan(self, count: int, /) -> Self:
-        """Each row so many times, side by side (a, a, b, b): what was read so far is shared, not read again."""
+    def expand(self, count: int, /) -> Self:
+        """Repeat each row `count` times, side by side (a, a, b, b); what was read so far is shared, not read again."""
         ...
 
-    def keep(self, rows: torch.Tensor, /) -> Self:
-        """Only these rows, in this order; a row may come several times (beam search)."""
+    def select(self, rows: torch.Tensor, /) -> Self:
+        """Only these rows, in this order; a row may occur several times (beam search)."""
+        ...
+
+
+@runtime_checkable
+class JoinableState(State, Protocol):
+    """A state whose rows can be continued in one batch with those of another state of the same model."""
+
+    def join(self, other: Self, /) -> Self | None:
+        """The rows of both, this state's first; None if these two states cannot be joined.
+
+        The rows may have different contexts and may have generated different numbers of tokens (at least one step has
+        been taken in both). A row's logits stay what they are alone, up to rounding.
+        """
         ...
 
 
 @runtime_checkable
 class Generator(Protocol):
-    """A model that writes; a torch module. `END` ends a turn."""
+    """A model that generates replies; a torch module. `END` ends a turn."""
 
     tokenizer: Tokenizer
 
-    def nll(self, talks: Sequence[Talk], /, *, scored: Scored = "all") -> Nll:
-        """How improbable the turns that count are, each given all before it (and the persona)."""
+    def nll(self, views: Sequence[DialogueView], /, *, target_turns: TargetTurns = "all") -> Nll:
+        """Negative log-likelihood of the target turns, each given everything before it (and the persona)."""
         ...
 
-    def start(self, talks: Sequence[Talk], /) -> State:
-        """Read the talks: the next turn is the model's own. No token of it is known yet."""
+    def start(self, views: Sequence[DialogueView], /) -> State:
+        """Encode the dialogues; the next turn is the model's own, and no token of it exists yet."""
         ...
 
     def step(self, state: State, tokens: torch.Tensor | None, /) -> tuple[torch.Tensor, State]:
@@ -82,13 +103,47 @@ class Generator(Protocol):
         ...
 
     def save(self, folder: Path, /) -> Sequence[str]:
-        """Write the model; the names of the files beside weights and config that belong to it."""
+        """Save the model; returns the names of its files other than weights and config."""
+        ...
+
+
+class Importance(NamedTuple):
+    """Estimates by importance sampling for the target turns of each dialogue, in nats."""
+
+    nll: Nll
+    """The estimate of the negative log-likelihood itself."""
+    bound: torch.Tensor  # (n,): negative evidence lower bound, KL divergence included
+    kl: torch.Tensor  # (n,): KL divergence between posterior and prior of the latent variables
+
+
+@runtime_checkable
+class LatentGenerator(Generator, Protocol):
+    """A generator with latent variables (VHRED, VHCR). All randomness is passed in: it keeps no random state."""
+
+    def nll(
+        self, views: Sequence[DialogueView], /, *, target_turns: TargetTurns = "all", latent: Latent = "sample"
+    ) -> Nll:
+        """A bound by one posterior sample, or, with `latent="mean"`, at the posterior mean: the same in any batch."""
+        ...
+
+    def start(self, views: Sequence[DialogueView], /, *, keys: Keys | None = None) -> State:
+        """Encode the dialogues and sample the prior.
+
+        With `keys`, k for each view, the state has a row for each key (view by view), whose prior samples depend on
+        its key alone; without, one row for each view at the prior mean.
+        """
+        ...
+
+    def importance(
+        self, views: Sequence[DialogueView], /, *, samples: int, seed: int, target_turns: TargetTurns = "all"
+    ) -> Importance:
+        """Estimate the likelihood by importance sampling, with the posterior as the proposal."""
         ...
 
 
 @contextmanager
-def at_rest(model: Generator) -> Iterator[None]:
-    """No dropout while a model writes or is judged, even in the middle of its training."""
+def eval_mode(model: Generator) -> Iterator[None]:
+    """Turn dropout off while a model generates or is evaluated, even in the middle of training."""
     training = isinstance(model, nn.Module) and model.training
     if training:
         model.eval()  # type: ignore[attr-defined]
@@ -100,48 +155,52 @@ def at_rest(model: Generator) -> Iterator[None]:
 
 
 class Stream(NamedTuple):
-    """A talk in one line: every token, and for each whether it has to be predicted."""
+    """A dialogue as one sequence of tokens."""
 
     ids: tuple[int, ...]
-    counts: tuple[bool, ...]
+    loss_mask: tuple[bool, ...]
+    """Which tokens are predicted."""
 
 
-def counted(talk: Talk, scored: Scored) -> tuple[bool, ...]:
-    """Which turns count."""
-    if scored == "last":
-        return tuple(i == len(talk.turns) - 1 for i in range(len(talk.turns)))
-    return talk.own if scored == "own" else (True,) * len(talk.turns)
+def target_mask(view: DialogueView, target_turns: TargetTurns) -> tuple[bool, ...]:
+    """Which turns are target turns."""
+    if target_turns == "last":
+        return tuple(i == len(view.turns) - 1 for i in range(len(view.turns)))
+    return view.own if target_turns == "own" else (True,) * len(view.turns)
 
 
-def stream(talk: Talk, tokenizer: Tokenizer, *, scored: Scored = "all", longest: int | None = None) -> Stream:
-    """Persona sentences, then turns, each behind its mark; a turn's words and its end are what can be predicted.
+def stream(
+    view: DialogueView, tokenizer: Tokenizer, *, target_turns: TargetTurns = "all", max_length: int | None = None
+) -> Stream:
+    """Persona sentences, then turns, each after its special token; the words of target turns and END are predicted.
 
-    Sentences about the other one stand behind two marks. Of what is too long the oldest turns go, whole; personas stay.
+    If the stream is too long, the oldest turns are dropped, each completely; personas stay.
     """
     head: list[int] = []
-    for marks, sentence in behind_marks(talk):
-        head += (*marks, *tokenizer.encode(sentence), END)
-    turns = [_turn(text, own, tokenizer) for text, own in zip(talk.turns, talk.own, strict=True)]
-    first = _first_kept([len(turn) for turn in turns], None if longest is None else longest - len(head))
-    ids, counts = list(head), [False] * len(head)
-    for turn, counts_too in list(zip(turns, counted(talk, scored), strict=True))[first:]:
+    for special, sentence in persona_sentences(view):
+        head += (*special, *tokenizer.encode(sentence), END)
+    turns = [turn_ids(text, own, tokenizer) for text, own in zip(view.turns, view.own, strict=True)]
+    first = _first_kept([len(turn) for turn in turns], None if max_length is None else max_length - len(head))
+    ids, loss_mask = list(head), [False] * len(head)
+    for turn, is_target in list(zip(turns, target_mask(view, target_turns), strict=True))[first:]:
         ids += turn
-        counts += [False, *(counts_too,) * (len(turn) - 1)]
-    return Stream(tuple(ids), tuple(counts))
+        loss_mask += [False, *(is_target,) * (len(turn) - 1)]  # the speaker's token is given, never predicted
+    return Stream(tuple(ids), tuple(loss_mask))
 
 
-def behind_marks(talk: Talk) -> Iterator[tuple[tuple[int, ...], str]]:
-    """The persona sentences, one's own first, and the marks that tell whose they are."""
-    yield from (((PERSONA,), sentence) for sentence in talk.persona)
-    yield from (((PERSONA, PERSONA), sentence) for sentence in talk.partner)
-
-
-def _turn(text: str, own: bool, tokenizer: Tokenizer) -> tuple[int, ...]:
+def turn_ids(text: str, own: bool, tokenizer: Tokenizer) -> tuple[int, ...]:
+    """The tokens of a turn: the speaker's special token, the words, END."""
     return (OWN if own else OTHER, *tokenizer.encode(text), END)
 
 
+def persona_sentences(view: DialogueView) -> Iterator[tuple[tuple[int, ...], str]]:
+    """Each persona sentence with the special tokens before it: one for the model's own persona, two for the other's."""
+    yield from (((PERSONA,), sentence) for sentence in view.persona)
+    yield from (((PERSONA, PERSONA), sentence) for sentence in view.partner)
+
+
 def _first_kept(sizes: Sequence[int], room: int | None) -> int:
-    """The oldest turn that fits; the last one is kept in any case."""
+    """Index of the oldest turn that fits; the last turn is always kept."""
     first, used = len(sizes), 0
     while first > 0 and (room is None or first == len(sizes) or used + sizes[first - 1] <= room):
         first -= 1

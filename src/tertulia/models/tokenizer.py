@@ -1,8 +1,7 @@
-"""Text as tokens, for the models that write: words, or SentencePiece subwords (BPE).
+"""Text as tokens for the generators: words, or SentencePiece subwords (BPE).
 
-The first numbers are the same for both: padding, unknown, the end of a turn, and the marks that tell a dialogue's parts
-apart when it is laid out as one stream: a turn of the one the model speaks for, a turn of the other, a persona
-sentence.
+The first ids are the same for both: padding, unknown, end of turn, and the special tokens that separate the parts of a
+dialogue when it is one stream: a turn of the model's own speaker, a turn of the other speaker, a persona sentence.
 """
 
 import io
@@ -19,81 +18,85 @@ from tertulia.core.errors import DataError
 from tertulia.core.text import tokens
 
 PAD, UNKNOWN, END, OWN, OTHER, PERSONA = range(6)
-MARKS = ("<pad>", "<unknown>", "<end>", "<own>", "<other>", "<persona>")
-"""What the first numbers stand for."""
+SPECIAL_TOKENS = ("<pad>", "<unknown>", "<end>", "<own>", "<other>", "<persona>")
+"""The pieces of the first ids."""
 WORDS, SUBWORDS = "words.txt", "subwords.model"
-Kind = Literal["words", "subwords"]
+TokenizerKind = Literal["words", "subwords"]
 _CLOSING = re.compile(r" ([.,!?;:%)\]}…]+)(?= |$)")
 _OPENING = re.compile(r"([(\[{]) ")
 
 
 class Tokenizer(Protocol):
-    """Text to numbers and back."""
+    """Text to token ids and back."""
 
     def __len__(self) -> int:
-        """How many tokens there are, marks included."""
+        """Size of the vocabulary, special tokens included."""
         ...
 
     def encode(self, text: str, /) -> tuple[int, ...]:
-        """The tokens of a text, without any mark."""
+        """The ids of a text, without special tokens."""
         ...
 
     def decode(self, ids: Sequence[int], /) -> str:
-        """A text again; marks are left out."""
+        """The text of some ids; special tokens are left out."""
         ...
 
     def save(self, folder: Path, /) -> str:
-        """Write it; the name of its file."""
+        """Save it; returns the name of its file."""
         ...
 
 
 class WordTokenizer:
-    """Words and punctuation in lower case, the most frequent ones."""
+    """The most frequent words and punctuation marks, in lower case."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self.words = tuple(words)
-        self._number = {word: i for i, word in enumerate(self.words, start=len(MARKS))}
+        self._pieces = (*SPECIAL_TOKENS, *self.words)
+        self._ids = {word: i for i, word in enumerate(self.words, start=len(SPECIAL_TOKENS))}
         self.encode = lru_cache(maxsize=400_000)(self._encode)
 
     @classmethod
     def learn(cls, texts: Iterable[str], *, size: int = 20_000, min_count: int = 1) -> "WordTokenizer":
-        """The most frequent words of some texts; `size` counts the marks too."""
+        """The most frequent words of the texts; `size` includes the special tokens."""
         counts = Counter(word for text in texts for word in tokens(text))
-        known = sorted((w for w in counts if counts[w] >= min_count), key=lambda w: (-counts[w], w))
-        if not known:
-            raise DataError("There is not a single word to learn from.", hint="Check the data: it needs dialogues.")
-        return cls(known[: size - len(MARKS)])
+        words = sorted((w for w in counts if counts[w] >= min_count), key=lambda w: (-counts[w], w))
+        if not words:
+            raise DataError("No words to learn a vocabulary from.", hint="Check the data: it needs dialogues.")
+        return cls(words[: size - len(SPECIAL_TOKENS)])
 
     def __len__(self) -> int:
-        return len(self.words) + len(MARKS)
+        return len(self.words) + len(SPECIAL_TOKENS)
 
     def _encode(self, text: str, /) -> tuple[int, ...]:
-        return tuple(self._number.get(word, UNKNOWN) for word in tokens(text))
+        return tuple(self._ids.get(word, UNKNOWN) for word in tokens(text))
 
     def decode(self, ids: Sequence[int], /) -> str:
-        """Words with blanks between, none before closing punctuation."""
-        words = [self.words[i - len(MARKS)] if i >= len(MARKS) else MARKS[i] for i in ids if i >= len(MARKS) or i == 1]
+        """Words separated by spaces, with none before closing punctuation; unknown words stay visible."""
+        words = [self._pieces[i] for i in ids if i >= len(SPECIAL_TOKENS) or i == UNKNOWN]
         return _OPENING.sub(r"\1", _CLOSING.sub(r"\1", " ".join(words)))
 
     def save(self, folder: Path, /) -> str:
-        """One word a line."""
+        """One word per line."""
         (folder / WORDS).write_text("".join(f"{word}\n" for word in self.words), encoding="utf-8")
         return WORDS
 
 
 class SubwordTokenizer:
-    """SentencePiece BPE: any text, nothing unknown but signs never seen."""
+    """SentencePiece BPE: encodes any text; only characters never seen in training are unknown."""
 
     def __init__(self, model: bytes) -> None:
         self.model = model
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        if [self._processor.id_to_piece(i) for i in range(len(MARKS))] != list(MARKS):
-            raise DataError("These subwords were not learned for writing.", hint="Learn them with the model's recipe.")
+        if [self._processor.id_to_piece(i) for i in range(len(SPECIAL_TOKENS))] != list(SPECIAL_TOKENS):
+            raise DataError(
+                "This SentencePiece model lacks the special tokens of a generator.",
+                hint="Let the generator's recipe learn the subwords.",
+            )
         self.encode = lru_cache(maxsize=400_000)(self._encode)
 
     @classmethod
     def learn(cls, texts: Iterable[str], *, size: int = 8000) -> "SubwordTokenizer":
-        """Subwords of some texts; fewer where the texts do not hold so many."""
+        """Subwords of the texts, at most `size`; fewer if the texts do not have so many."""
         out = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
@@ -106,18 +109,18 @@ class SubwordTokenizer:
                 unk_id=UNKNOWN,
                 eos_id=END,
                 bos_id=-1,
-                pad_piece=MARKS[PAD],
-                unk_piece=MARKS[UNKNOWN],
-                eos_piece=MARKS[END],
-                control_symbols=list(MARKS[OWN:]),
+                pad_piece=SPECIAL_TOKENS[PAD],
+                unk_piece=SPECIAL_TOKENS[UNKNOWN],
+                eos_piece=SPECIAL_TOKENS[END],
+                control_symbols=list(SPECIAL_TOKENS[OWN:]),
                 normalization_rule_name="nmt_nfkc",
                 num_threads=1,
                 minloglevel=2,
             )
         except (RuntimeError, OSError) as error:
             raise DataError(
-                f"No subwords could be learned ({str(error).splitlines()[-1]}).",
-                hint="Give more text, or a smaller vocabulary.",
+                f"Cannot learn subwords ({str(error).splitlines()[-1]}).",
+                hint="Use more text or a smaller vocabulary.",
             ) from None
         return cls(out.getvalue())
 
@@ -128,8 +131,8 @@ class SubwordTokenizer:
         return tuple(self._processor.encode(text))
 
     def decode(self, ids: Sequence[int], /) -> str:
-        """A text again."""
-        return str(self._processor.decode([i for i in ids if i >= len(MARKS)]))
+        """The text of some ids."""
+        return str(self._processor.decode([i for i in ids if i >= len(SPECIAL_TOKENS)]))
 
     def save(self, folder: Path, /) -> str:
         """The SentencePiece model."""
@@ -137,23 +140,23 @@ class SubwordTokenizer:
         return SUBWORDS
 
 
-def learn_tokenizer(kind: Kind, texts: Iterable[str], *, size: int) -> Tokenizer:
-    """A tokenizer of that kind for some texts."""
+def learn_tokenizer(kind: TokenizerKind, texts: Iterable[str], *, size: int) -> Tokenizer:
+    """Learn a tokenizer of that kind from texts."""
     return WordTokenizer.learn(texts, size=size) if kind == "words" else SubwordTokenizer.learn(texts, size=size)
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
-    """What `save` wrote."""
+    """Load what `save` wrote."""
     if (folder / SUBWORDS).is_file():
         return SubwordTokenizer((folder / SUBWORDS).read_bytes())
     try:
         return WordTokenizer((folder / WORDS).read_text(encoding="utf-8").split("\n")[:-1])
     except OSError as error:
-        raise DataError(f"There is no tokenizer in {folder} ({error}).", hint="Train the model anew.") from None
+        raise DataError(f"No tokenizer in {folder} ({error}).", hint="Train the model again.") from None
 
 
 def count_words(text: str) -> int:
-    """Words of a turn, its end included: what perplexity per word is counted over, whatever the tokens.
+    """Words of a turn plus its end: the denominator of perplexity per word, whatever the tokens are.
 
     >>> count_words("i like tea .")
     5

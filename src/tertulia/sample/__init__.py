@@ -1,7 +1,7 @@
-"""The bundled corpus, written for this project and given away (CC0), and its loader.
+"""The bundled corpus, written for this project and in the public domain (CC0), and its loader.
 
-What works without a download stands on it: the demo, the retrieval bot, the tests. docs/sample.md describes its parts;
-the files in data/ are plain JSON lines and text.
+Everything that works without a download uses it: the demo, the retrieval bot, the tests. docs/sample.md describes its
+parts; the files in data/ are plain JSON lines and text.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,12 +18,12 @@ T = TypeVar("T")
 Split = Literal["train", "valid", "test"]
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 LABELS = ("entailment", "hallucination", "off-topic", "generic", "contradiction")
-"""BEGIN's five findings about a grounded reply."""
+"""BEGIN's five labels of a grounded reply."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoomDay:
-    """One day of the chat room: its lines, and for each line the one it answers (itself where a thread starts)."""
+    """One day of the chat room: its lines, and for each the index of the line it answers (or its own)."""
 
     day: str
     lines: tuple[str, ...]
@@ -31,22 +31,22 @@ class RoomDay:
 
 
 def personas(split: Split | None = None) -> list[Persona]:
-    """The people of the corpus; each belongs to one split alone."""
+    """The personas of the corpus; each belongs to exactly one split."""
     return [persona for persona, of in _personas().values() if split in (None, of)]
 
 
 def dialogues(split: Split | None = None) -> list[Dialogue]:
-    """Two people getting to know each other; speakers "a" and "b", the split under meta."""
+    """Dialogues of two people getting to know each other; speakers "a" and "b", the split in `meta`."""
     return [d for d in _dialogues() if split in (None, d.meta["split"])]
 
 
 def messages() -> list[Message]:
-    """The forum's messages, thread by thread; rude ones are marked in meta."""
+    """The forum's messages, thread by thread; rude ones are marked in `meta`."""
     return list(_read("threads.jsonl", message_from_json))
 
 
 def room() -> list[RoomDay]:
-    """The days of the chat room with their gold threads."""
+    """The days of the chat room with their annotated threads."""
     folder = _data() / "room"
     days = sorted(f.name.removesuffix(".raw.txt") for f in folder.iterdir() if f.name.endswith(".raw.txt"))
     return [_room_day(folder, day) for day in days]

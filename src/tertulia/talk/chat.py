@@ -5,14 +5,14 @@ from itertools import groupby
 from tertulia.core.dialogue import Dialogue
 
 OPENING = "Hi!"
-"""What the other side is taken to have said when the bot opens: chat models need something to answer."""
+"""The user message that precedes a conversation the bot opens: chat models need something to reply to."""
 
 
 def chat_messages(dialogue: Dialogue, speaker: str, instructions: str = "") -> list[dict[str, str]]:
-    """The dialogue from the speaker's side: its turns are the assistant's, all others the user's, runs joined.
+    """The dialogue from one speaker's side: its turns are the assistant's, all others the user's; runs are joined.
 
-    A system text given verbatim (meta "system") is used as it is; else the personas that are there and the instructions
-    make one: who asks decides what a bot may know of the other.
+    A system text in the dialogue's meta (key "system") is used verbatim. Otherwise the personas of the dialogue and the
+    instructions make up the system message.
 
     >>> from tertulia.core.dialogue import Persona, Turn
     >>> turns = (Turn("ana", "hi"), Turn("ana", "there?"), Turn("bot", "yes"))
@@ -23,9 +23,8 @@ def chat_messages(dialogue: Dialogue, speaker: str, instructions: str = "") -> l
     system = dialogue.meta.get("system") or _system(dialogue, speaker, instructions)
     messages = [{"role": "system", "content": str(system)}] if system else []
     sides = [(("assistant" if turn.speaker == speaker else "user"), turn.text) for turn in dialogue.turns]
-    if (
-        not sides or sides[0][0] == "assistant"
-    ):  # many models' templates refuse a conversation without a user's turn first
+    # The chat templates of many models reject conversations that do not begin with the user.
+    if not sides or sides[0][0] == "assistant":
         sides.insert(0, ("user", OPENING))
     for role, group in groupby(sides, key=lambda side: side[0]):
         messages.append({"role": role, "content": "\n".join(text for _, text in group)})
@@ -34,8 +33,10 @@ def chat_messages(dialogue: Dialogue, speaker: str, instructions: str = "") -> l
 
 def _system(dialogue: Dialogue, speaker: str, instructions: str) -> str:
     own = dialogue.persona_of(speaker)
-    others = [sentence for who, known in dialogue.personas.items() if who != speaker for sentence in known.sentences]
+    others = [
+        sentence for who, persona in dialogue.personas.items() if who != speaker for sentence in persona.sentences
+    ]
     parts = [f"Your name is {own.name}."] if own and own.name else []
     parts += ["About you:", *own.sentences] if own else []
-    parts += ["About the one you talk with:", *others] if others else []
+    parts += ["About the person you are talking to:", *others] if others else []
     return " ".join((*parts, instructions)).strip()

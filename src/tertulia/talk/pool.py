@@ -1,14 +1,13 @@
-"""The replies a ranking bot can choose from: texts, where they stand, and their vectors, encoded once.
+"""The pool of a ranking bot: replies, their sources and their vectors, encoded once.
 
-On disk they are two files of a run's folder, lines of JSON and a plain NumPy array of half precision. Vectors are
-rounded to half precision as soon as they are made, so that a pool finds the same before and after it was saved.
+On disk it is two files of a run's folder, JSON lines and a NumPy array in half precision. Vectors are rounded to half
+precision as soon as they are encoded, so that a pool gives the same results before and after it is saved.
 
-A small pool is multiplied with the query as a whole. In a large one a sketch (`tertulia.talk.sketch`) chooses the few
-thousand replies that are multiplied. Libraries for this (usearch, faiss) were measured beside it: their graphs answer
+In a small pool the query is compared with every reply. In a large one locality-sensitive hashing (`tertulia.talk.lsh`)
+selects the few thousand replies to compare with. Libraries for this (usearch, faiss) were measured: their graphs answer
 one query faster but take minutes to build, their clusters build fast but miss many of the nearest, and neither is worth
-a dependency beside an encoder that takes far longer (docs/design/0010-ranking-bots.md). Each query is looked up by
-itself, as the sums of a product of matrices depend on how many rows it has, and a reply must not depend on who else is
-asking.
+a dependency next to an encoder that takes far longer (docs/design/0010-ranking-bots.md). Queries are compared one by
+one, since the rounding of a matrix product depends on its number of rows, and a reply must not depend on the batch.
 """
 
 import json
@@ -25,23 +24,23 @@ from tertulia.core.dialogue import Dialogue
 from tertulia.core.errors import DataError
 from tertulia.core.progress import Progress, Silent
 from tertulia.core.text import squash
-from tertulia.models.ranker import Floats, Ranker
-from tertulia.talk.sketch import Sketch
+from tertulia.models.rankers.base import Floats, Ranker
+from tertulia.talk.lsh import LshIndex
 
 LINES = "pool.jsonl"
 VECTORS = "pool.npy"
-AT_ONCE = 256
-"""Replies encoded at once."""
-SMALL = 1 << 14
-"""Up to so many replies are all compared with the query."""
+BATCH = 256
+"""Replies encoded together."""
+MAX_EXHAUSTIVE = 1 << 14
+"""Pools up to this size are searched exhaustively."""
 COMPARED = 2048
-"""Of a larger pool so many are, or ten times as many as are asked for."""
+"""Replies compared in a larger pool, or ten times the number of results if that is more."""
 
 
-class Nearest(NamedTuple):
-    """What a search found, best first."""
+class NearestReplies(NamedTuple):
+    """The results of a search, best first."""
 
-    places: NDArray[np.int64]  # (n, count)
+    indices: NDArray[np.int64]  # (n, count)
     scores: Floats  # (n, count)
 
 
@@ -50,9 +49,9 @@ class Line(NamedTuple):
 
     text: str
     source: str
-    """Where it was first said: dialogue id # turn."""
+    """Its first occurrence: dialogue id # turn."""
     opener: bool
-    """Whether it opened a dialogue, there or elsewhere."""
+    """Whether it opened a dialogue anywhere."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,22 +60,22 @@ class ReplyPool:
 
     texts: tuple[str, ...]
     sources: tuple[str, ...]
-    """Where each was first said: dialogue id # turn."""
+    """The first occurrence of each: dialogue id # turn."""
     vectors: NDArray[np.float16]  # (n, d)
     openers: tuple[int, ...] = ()
-    """Places of those that opened a dialogue."""
+    """Indices of those that opened a dialogue."""
     before: NDArray[np.int64] = field(init=False, repr=False)  # (n,)
-    """Places of what each answered where it was first said; -1 where that is not in the pool."""
+    """Index of the turn before each one's first occurrence; -1 if that turn is not in the pool."""
     after: NDArray[np.int64] = field(init=False, repr=False)  # (n,)
-    """Places of what answered each."""
+    """Index of the turn after each one's first occurrence, or -1."""
     _table: Floats | None = field(init=False, repr=False)
-    """A small pool's vectors in the precision they are compared in."""
-    _sketch: Sketch | None = field(init=False, repr=False)
+    """The vectors of a small pool in float32."""
+    _lsh: LshIndex | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        small = len(self.texts) <= SMALL
-        object.__setattr__(self, "_table", _single(np.array(self.vectors)) if small else None)
-        object.__setattr__(self, "_sketch", None if small else Sketch(self.vectors))
+        small = len(self.texts) <= MAX_EXHAUSTIVE
+        object.__setattr__(self, "_table", _as_float32(np.array(self.vectors)) if small else None)
+        object.__setattr__(self, "_lsh", None if small else LshIndex(self.vectors))
         before, after = _neighbours(self.sources)
         object.__setattr__(self, "before", before)
         object.__setattr__(self, "after", after)
@@ -86,61 +85,61 @@ class ReplyPool:
 
     @classmethod
     def of(cls, dialogues: Iterable[Dialogue], ranker: Ranker, progress: Progress | None = None) -> "ReplyPool":
-        """Every utterance of the dialogues; those that differ in case and blanks only are one, the first."""
+        """All utterances of the dialogues; of those that differ only in case and white space, the first."""
         lines = collect(dialogues)
         if not lines:
-            raise DataError("There is no utterance to answer with.", hint="Check the data: it has no turns.")
+            raise DataError("The pool of replies is empty: the dialogues have no turns.", hint="Check the data.")
         vectors = encode([line.text for line in lines], ranker, progress or Silent())
-        return cls._made(lines, vectors)
+        return cls._from_lines(lines, vectors)
 
     @classmethod
-    def _made(cls, lines: Sequence[Line], vectors: NDArray[np.float16]) -> "ReplyPool":
-        openers = tuple(place for place, line in enumerate(lines) if line.opener)
+    def _from_lines(cls, lines: Sequence[Line], vectors: NDArray[np.float16]) -> "ReplyPool":
+        openers = tuple(i for i, line in enumerate(lines) if line.opener)
         return cls(tuple(line.text for line in lines), tuple(line.source for line in lines), vectors, openers)
 
     def save(self, folder: Path) -> list[str]:
-        """Write the pool; the names of its files, for a manifest to vouch for."""
+        """Save the pool; returns the names of its files."""
         openers = set(self.openers)
         with (folder / LINES).open("w", encoding="utf-8") as out:
-            for place, (text, source) in enumerate(zip(self.texts, self.sources, strict=True)):
-                out.write(json.dumps(Line(text, source, place in openers), ensure_ascii=False) + "\n")
+            for i, (text, source) in enumerate(zip(self.texts, self.sources, strict=True)):
+                out.write(json.dumps(Line(text, source, i in openers), ensure_ascii=False) + "\n")
         np.save(folder / VECTORS, self.vectors, allow_pickle=False)
         return [LINES, VECTORS]
 
     @classmethod
     def load(cls, folder: Path) -> "ReplyPool":
-        """Read what `save` wrote."""
+        """Load what `save` wrote."""
         try:
             with (folder / LINES).open(encoding="utf-8") as lines:
-                found = [Line(*json.loads(line)) for line in lines]
+                rows = [Line(*json.loads(line)) for line in lines]
             vectors = np.load(folder / VECTORS, mmap_mode="r", allow_pickle=False)
-            if vectors.ndim != 2 or vectors.dtype != np.float16 or len(found) != len(vectors):
-                raise ValueError(f"{len(found)} replies, an array {vectors.shape} of {vectors.dtype}")
+            if vectors.ndim != 2 or vectors.dtype != np.float16 or len(rows) != len(vectors):
+                raise ValueError(f"{len(rows)} replies, but an array {vectors.shape} of {vectors.dtype}")
         except (OSError, ValueError, TypeError) as error:
             raise DataError(
-                f"The pool of replies in {folder} is missing or damaged ({error}).", hint="Train the run anew."
+                f"The pool of replies in {folder} is missing or damaged ({error}).", hint="Train the run again."
             ) from None
-        return cls._made(found, vectors)
+        return cls._from_lines(rows, vectors)
 
-    def rows(self, places: NDArray[np.int64]) -> Floats:
-        """The vectors at these places, in the precision models compute in."""
-        return _single(np.take(self.vectors, places, axis=0)) if self._table is None else self._table[places]
+    def rows(self, indices: NDArray[np.int64]) -> Floats:
+        """The vectors at these indices, in float32."""
+        return _as_float32(np.take(self.vectors, indices, axis=0)) if self._table is None else self._table[indices]
 
-    def nearest(self, vectors: Floats, count: int) -> Nearest:
-        """The replies whose product with each vector is largest, best first; all where the pool is smaller."""
+    def nearest(self, vectors: Floats, count: int) -> NearestReplies:
+        """The replies with the largest dot product with each vector (n, d), best first; all if the pool is smaller."""
         count = min(count, len(self))
-        places = np.empty((len(vectors), count), dtype=np.int64)
+        indices = np.empty((len(vectors), count), dtype=np.int64)
         scores = np.empty((len(vectors), count), dtype=np.float32)
         for row, vector in enumerate(vectors):
-            places[row], scores[row] = self._nearest(vector, count)
-        return Nearest(places, scores)
+            indices[row], scores[row] = self._nearest(vector, count)
+        return NearestReplies(indices, scores)
 
     def _nearest(self, vector: Floats, count: int) -> tuple[NDArray[np.int64], Floats]:
         if self._table is not None:
             compared, scores = np.arange(len(self)), self._table @ vector
         else:
-            assert self._sketch is not None, "a large pool has a sketch"
-            compared = self._sketch.best(vector, max(COMPARED, 10 * count))
+            assert self._lsh is not None, "a large pool has an index"
+            compared = self._lsh.best(vector, max(COMPARED, 10 * count))
             scores = self.rows(compared) @ vector
         kept = np.argpartition(scores, -count)[-count:] if count < len(scores) else np.arange(len(scores))
         kept = kept[np.lexsort((kept, -scores[kept]))]
@@ -148,49 +147,49 @@ class ReplyPool:
 
 
 def _neighbours(sources: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For the line at each place, where the lines before and after it in its dialogue are."""
+    """For each line, the indices of the lines before and after it in its dialogue, or -1."""
     before, after = np.full(len(sources), -1, np.int64), np.full(len(sources), -1, np.int64)
-    place = {source: i for i, source in enumerate(sources)}
+    index = {source: i for i, source in enumerate(sources)}
     for i, source in enumerate(sources):
         dialogue, _, turn = source.rpartition("#")
-        next_one = place.get(f"{dialogue}#{int(turn) + 1}") if turn.isdecimal() else None
-        if next_one is not None:
-            after[i], before[next_one] = next_one, i
+        following = index.get(f"{dialogue}#{int(turn) + 1}") if turn.isdecimal() else None
+        if following is not None:
+            after[i], before[following] = following, i
     return before, after
 
 
 def collect(dialogues: Iterable[Dialogue]) -> list[Line]:
-    """Every utterance once."""
-    found: dict[str, Line] = {}
+    """Every utterance once, with its first occurrence."""
+    lines: dict[str, Line] = {}
     for dialogue in dialogues:
         for i, turn in enumerate(dialogue.turns):
             text = squash(turn.text)
-            line = found.setdefault(text.lower(), Line(text, f"{dialogue.id}#{i}", i == 0))
+            line = lines.setdefault(text.lower(), Line(text, f"{dialogue.id}#{i}", i == 0))
             if i == 0 and not line.opener:
-                found[text.lower()] = line._replace(opener=True)
-    found.pop("", None)
-    return list(found.values())
+                lines[text.lower()] = line._replace(opener=True)
+    lines.pop("", None)
+    return list(lines.values())
 
 
 def encode(texts: Sequence[str], ranker: Ranker, progress: Progress) -> NDArray[np.float16]:
-    """The vectors of texts; those of like length go together, as models pad to the longest."""
+    """Encode texts; those of similar length go together, as models pad to the longest."""
     progress.step(f"Encoding {len(texts):,} replies", len(texts))
-    order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
+    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
     vectors: NDArray[np.float16] | None = None
-    for start in range(0, len(order), AT_ONCE):
-        part = order[start : start + AT_ONCE]
-        encoded = ranker.replies([texts[place] for place in part])
+    for start in range(0, len(order), BATCH):
+        part = order[start : start + BATCH]
+        encoded = ranker.replies([texts[i] for i in part])
         if vectors is None:
             vectors = np.empty((len(texts), encoded.shape[1]), dtype=np.float16)
         vectors[part] = encoded
         progress.advance(len(part))
     assert vectors is not None, "no texts"
     if not np.isfinite(vectors).all():
-        raise DataError("The ranker's vectors are not finite numbers.", hint="Train it anew, with a smaller rate.")
+        raise DataError("The ranker's vectors are not finite.", hint="Train it again, with a lower learning_rate.")
     return vectors
 
 
-def _single(vectors: NDArray[np.float16]) -> Floats:
-    """In single precision; torch has the processor do it, which NumPy does not: ten times faster."""
-    found: Floats = torch.from_numpy(vectors).float().numpy()
-    return found
+def _as_float32(vectors: NDArray[np.float16]) -> Floats:
+    """Convert to float32 with torch, which uses the CPU's own instructions: ten times as fast as NumPy."""
+    converted: Floats = torch.from_numpy(vectors).float().numpy()
+    return converted

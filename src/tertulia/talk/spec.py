@@ -1,25 +1,22 @@
-"""Bot specifications: `name[:path or model][?option=value&...]`, and the bots made from them.
+"""Bot specifications, `name[:path or model][?option=value&...]`, and making bots from them.
 
-A folder that holds a manifest (written by training or indexing) is a bot by itself: the manifest says which.
+The folder of a training run or an index is a specification, too: its manifest says which bot it is for (key "bot").
 """
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlencode
 
+from tertulia.artefacts.manifest import MANIFEST, is_complete, read_about
 from tertulia.core.config import validate
 from tertulia.core.errors import UnknownName, UsageError
 from tertulia.talk.bot import Bot, BotFactory
-from tertulia.talk.table import BOTS
-
-MANIFEST = "manifest.json"
-"""Written last into every artefact's folder; its field "bot" names the bot that can use it."""
+from tertulia.talk.registry import BOTS
 
 
 @dataclass(frozen=True, slots=True)
 class BotSpec:
-    """A specification taken apart."""
+    """A parsed specification."""
 
     name: str
     target: str = ""
@@ -32,19 +29,21 @@ class BotSpec:
 
 
 def parse_spec(text: str) -> BotSpec:
-    """Take a specification apart.
+    """Parse a specification.
 
     >>> parse_spec("openai:gpt-x?base_url=http://127.0.0.1:9/v1&timeout=5")
     BotSpec(name='openai', target='gpt-x', options={'base_url': 'http://127.0.0.1:9/v1', 'timeout': '5'})
     """
     head, _, query = text.partition("?")
     name, _, target = head.partition(":")
-    name, target = (_bot_of(Path(head)), str(Path(head))) if _is_artefact(head) else (name, unquote(target))
+    name, target = (
+        (_bot_of(Path(head)), str(Path(head))) if head and is_complete(Path(head)) else (name, unquote(target))
+    )
     if not name.strip():
-        raise UsageError(f"{text!r} names no bot.", hint="A bot is name[:path or model][?option=value&...].")
+        raise UsageError(f"{text!r} does not name a bot.", hint="A bot is name[:path or model][?option=value&...].")
     pairs = parse_qsl(query, keep_blank_values=True)
     if query and not pairs:
-        raise UsageError(f"In {text!r}: after '?' come options as name=value, joined by '&'.")
+        raise UsageError(f"In {text!r}: expected options after '?', such as name=value&name=value.")
     options: dict[str, str] = {}
     for key, value in pairs:
         if key in options:
@@ -54,11 +53,11 @@ def parse_spec(text: str) -> BotSpec:
 
 
 def make_bot(spec: str | BotSpec) -> Bot:
-    """The bot a specification stands for, ready to answer."""
+    """Make the bot of a specification."""
     parsed = parse_spec(spec) if isinstance(spec, str) else spec
     factory = _factory(parsed.name)
     if parsed.target and not factory.target_help:
-        raise UsageError(f"The bot {parsed.name!r} takes nothing after a colon, not {parsed.target!r}.")
+        raise UsageError(f"The bot {parsed.name!r} takes nothing after the colon, got {parsed.target!r}.")
     options = validate(factory.Options, parsed.options, where=f"the bot {parsed.name!r}")
     bot: Bot = factory.build(parsed.target, options)  # type: ignore[assignment]
     return bot
@@ -66,27 +65,26 @@ def make_bot(spec: str | BotSpec) -> Bot:
 
 def _factory(name: str) -> type[BotFactory]:
     try:
-        found: type[BotFactory] = BOTS.get(name)
+        factory: type[BotFactory] = BOTS.get(name)
     except UnknownName:
         if not Path(name).is_dir():
-            raise
+            if "/" not in name:
+                raise
+            raise UsageError(
+                f"Folder not found: {name}", hint="A bot is name[:path or model][?option=value&...], or a run's folder."
+            ) from None
         raise UsageError(
-            f"The folder {name} holds no finished bot.",
-            hint=f"A training that was broken off goes on with `tertulia train RECIPE.toml --out {name} --resume`.",
+            f"The folder {name} does not contain a complete bot.",
+            hint=f"Resume an interrupted run with `tertulia train RECIPE.toml --out {name} --resume`.",
         ) from None
-    return found
-
-
-def _is_artefact(path: str) -> bool:
-    try:
-        return bool(path) and (Path(path) / MANIFEST).is_file()
-    except OSError:  # too long for a path, say
-        return False
+    return factory
 
 
 def _bot_of(folder: Path) -> str:
-    try:
-        name = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["bot"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{folder / MANIFEST} does not say which bot it is for ({error}).") from None
-    return str(name)
+    about = read_about(folder)
+    if "bot" not in about:
+        raise UsageError(
+            f"{folder} does not contain a bot: its {MANIFEST} names none.",
+            hint="A bot is name[:path or model][?option=value&...], or a run's folder.",
+        )
+    return str(about["bot"])

@@ -1,7 +1,8 @@
-"""A conversation with a bot, line by line: what a person types means a message or a command, and what comes of it.
+"""A conversation with a bot in a terminal, line by line: each line is a message or a command.
 
-The terminal itself stays outside: lines come from a function, everything shown goes to a `Screen`, so that the same
-conversation runs under test, in a pipe and in colour. Text is made harmless here, before any screen sees it.
+The terminal itself stays outside: lines come from a function and all output goes to a `Screen`, so the same
+conversation runs in a test, in a pipe and in colour. Text is cleaned of control characters here, before any screen sees
+it. A message takes five calls from the command to the bot: `chat`, `run`, `handle`, `_reply`, `Bot.reply`.
 """
 
 import json
@@ -11,70 +12,72 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
-from typing import NamedTuple, Protocol
+from typing import Annotated, NamedTuple, Protocol
 
 from pydantic import Field
 
 from tertulia import __version__
-from tertulia.core.config import Config
+from tertulia.core.config import Cli, Config
 from tertulia.core.dialogue import Dialogue, Persona, Turn
 from tertulia.core.errors import TertuliaError, UnknownName, UsageError
 from tertulia.core.reply import Ask, Reply
 from tertulia.core.text import clean
-from tertulia.talk.bot import Bot, StreamingBot
-from tertulia.talk.keeping import SAMPLE, check_place, read_persona, save_dialogue
+from tertulia.talk.bot import Bot, StreamingBot, traits_of
+from tertulia.talk.registry import BOTS
 from tertulia.talk.spec import make_bot
-from tertulia.talk.table import BOTS
+from tertulia.talk.transcripts import SAMPLE, check_target, read_persona, save_dialogue
 
 USER, BOT = "user", "bot"
 
 
 class ChatConfig(Config):
-    """What `tertulia chat` takes."""
+    """Options of `tertulia chat`."""
 
-    bot: str = Field(min_length=1)
-    """The bot to talk with: name[:path or model][?option=value&...]."""
+    bot: Annotated[str, Cli(argument=True)] = Field(min_length=1)
+    """The bot to talk to: name[:path or model][?option=value&...]."""
     persona: tuple[str, ...] = ()
-    """Who the bot is: a sentence (repeat the option for more), sample:ID, or a file with one sentence a line."""
+    """Who the bot is: a sentence (repeat the option for more), sample:ID, or a file with one sentence per line."""
     seed: int = 0
-    """The same seed and the same lines give the same conversation."""
+    """Random seed: the same seed and the same messages give the same conversation."""
     save: Path | None = None
-    """Add the conversation to this file of dialogues (JSON lines) at the end; what is there stays."""
+    """Append the conversation to this file of dialogues (JSON lines) when it ends."""
 
 
 class Screen(Protocol):
-    """Where the conversation is shown. All text is to be taken literally."""
+    """Where the conversation is shown. All text is literal, never markup."""
 
     def note(self, text: str) -> None:
-        """A remark of ours."""
+        """A remark of the program."""
         ...
 
     def error(self, message: str, hint: str) -> None:
-        """Something went wrong; the conversation goes on."""
+        """Something went wrong; the conversation continues."""
         ...
 
     def turn(self, speaker: str, text: str) -> None:
-        """A turn said earlier."""
+        """An earlier turn."""
         ...
 
     def bot_piece(self, text: str) -> None:
-        """A part of the turn that the bot is writing."""
+        """A piece of the turn that the bot is generating."""
         ...
 
     def bot_turn(self, text: str) -> None:
-        """The bot's turn, now whole; its pieces may have been shown already."""
+        """The bot's complete turn; its pieces may have been shown already."""
         ...
 
     def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Several things side by side."""
+        """A table."""
         ...
 
-    def busy(self, what: str, stop: Callable[[], None] | None = None) -> AbstractContextManager[None]:
-        """Around anything that may take a while; a person who has had enough of it calls `stop`."""
+    def busy(self, activity: str, stop: Callable[[], None] | None = None) -> AbstractContextManager[None]:
+        """Around anything that may take a while; `stop` is called if the user interrupts it."""
         ...
 
 
-class _Said(NamedTuple):
+class _ChatTurn(NamedTuple):
+    """A turn, and the bot's reply behind it; None for turns of the user."""
+
     turn: Turn
     reply: Reply | None = None
 
@@ -86,37 +89,39 @@ class _Command(NamedTuple):
 
 
 class TerminalChat:
-    """One conversation, taking lines until it is over. It loads its bot when it is made: a wrong one fails at once."""
+    """One conversation, from the first line to the last. It loads its bot when created, so a wrong one fails early."""
 
     def __init__(self, config: ChatConfig, screen: Screen, read: Callable[[], str]) -> None:
         self.config, self.screen, self.read = config, screen, read
         self.over = False
         self.persona = read_persona(config.persona)
         if config.save is not None:
-            check_place(config.save)
+            check_target(config.save)
         self.started = datetime.now(UTC)
         self.id = f"chat-{self.started:%Y%m%dT%H%M%S}-{token_hex(4)}"
-        self._said: list[_Said] = []
-        self._asked = 0
+        self._turns: list[_ChatTurn] = []
+        self._ask_count = 0
         self._attempt = 1
         self._saved: dict[Path, Dialogue] = {}
         self._stopping = self._leaving = False
         self.bot = self._load(config.bot)
         self._commands = {
             "help": _Command("/help", "show this list", self._help),
-            "persona": _Command("/persona [SENTENCE | clear | show]", "show or change who the bot is", self._persona),
-            "undo": _Command("/undo", "take back the last message and its reply", self._undo),
-            "again": _Command("/again", "have the last reply written anew", self._again),
-            "why": _Command("/why", "how the last reply came about", self._why),
+            "persona": _Command(
+                "/persona [SENTENCE | clear | show]", "show or change the bot's persona", self._persona
+            ),
+            "undo": _Command("/undo", "remove the last message and its reply", self._undo),
+            "again": _Command("/again", "replace the last reply with another one", self._again),
+            "why": _Command("/why", "show how the last reply was produced", self._why),
             "history": _Command("/history", "show the conversation so far", self._history),
-            "save": _Command("/save [PATH]", "write the conversation to a file", self._save),
-            "bot": _Command("/bot [SPEC]", "show the bots, or go on with another one", self._bot),
+            "save": _Command("/save [PATH]", "save the conversation to a file", self._save),
+            "bot": _Command("/bot [SPEC]", "list the bots, or switch to another one", self._bot),
             "quit": _Command("/quit", "leave", self._quit),
         }
 
     def run(self) -> None:
-        """Talk until the person leaves or the input ends; the conversation is saved whatever ends it."""
-        self.screen.note(clean(f"{self.bot.summary} /help lists the commands, Ctrl-D leaves."))
+        """Talk until the user leaves or the input ends; the conversation is saved however it ends."""
+        self.screen.note(clean(f"{self.bot.summary} Type /help for commands, Ctrl-D to leave."))
         if self.persona:
             self._persona("show")
         try:
@@ -126,90 +131,87 @@ class TerminalChat:
                 except EOFError:
                     self.over = True
                 except KeyboardInterrupt:
-                    self.screen.note("Ctrl-D or /quit leaves.")
+                    self.screen.note("Press Ctrl-D or type /quit to leave.")
                 else:
-                    self.take(line)
+                    self.handle(line)
         finally:
-            self._save_if_asked()
+            self._save_if_requested()
         self.screen.note("Goodbye.")
 
-    def take(self, line: str) -> None:
-        """Act on one line. What goes wrong is shown, and the conversation goes on."""
+    def handle(self, line: str) -> None:
+        """Run the command or send the message on one line. Errors are shown, and the conversation continues."""
         text = clean(line).strip()
         try:
             if text.startswith("/") and not text.startswith("//"):
-                self._obey(text)
+                name, _, argument = text.removeprefix("/").partition(" ")
+                if name.lower() not in self._commands:
+                    raise UnknownName("command", f"/{name}", [f"/{command}" for command in self._commands])
+                self._commands[name.lower()].run(argument.strip())
             elif text:
-                self._said.append(_Said(Turn(USER, text.removeprefix("/") if text.startswith("//") else text)))
-                self._answer(self._said)
+                self._turns.append(_ChatTurn(Turn(USER, text.removeprefix("/") if text.startswith("//") else text)))
+                self._reply(self._turns)
         except TertuliaError as error:
             self.screen.error(clean(error.message), clean(error.hint))
             if not text.startswith("/"):
-                self.screen.note("/again asks the bot once more, /undo takes your message back.")
+                self.screen.note("Type /again to ask the bot once more, /undo to remove your message.")
         except KeyboardInterrupt:
             self.screen.note("Stopped.")
 
     def stop(self) -> None:
-        """The person has had enough: a writing bot is asked to end here; one that does not listen is interrupted."""
+        """The user pressed Ctrl-C: the first time, ask a streaming bot to end its reply; otherwise interrupt it."""
         if self._stopping or not isinstance(self.bot, StreamingBot):
             raise KeyboardInterrupt
         self._stopping = True
 
-    def dialogue(self, said: Sequence[_Said] | None = None) -> Dialogue:
-        """The conversation as it stands."""
-        turns = tuple(s.turn for s in (self._said if said is None else said))
+    def dialogue(self, turns: Sequence[_ChatTurn] | None = None) -> Dialogue:
+        """The conversation so far, or with these turns."""
         meta = {"made_by": f"tertulia chat {__version__}", "bot": self.bot.spec, "started": self.started.isoformat()}
-        return Dialogue(self.id, turns, {BOT: self.persona} if self.persona else {}, meta=meta)
+        return Dialogue(
+            self.id,
+            tuple(one.turn for one in (self._turns if turns is None else turns)),
+            {BOT: self.persona} if self.persona else {},
+            meta=meta,
+        )
 
-    def _answer(self, before: Sequence[_Said], attempt: int = 1) -> None:
-        """Have the bot say something after these turns. Until it has, nothing is changed."""
-        ask = Ask(self.dialogue(before), speaker=BOT, seed=self.config.seed + self._asked, attempt=attempt)
+    def _reply(self, context: Sequence[_ChatTurn], attempt: int = 1) -> None:
+        """Let the bot reply to these turns. The conversation changes only when the reply is complete."""
+        ask = Ask(self.dialogue(context), speaker=BOT, seed=self.config.seed + self._ask_count, attempt=attempt)
         self._attempt = attempt
-        self._asked += 1
+        self._ask_count += 1
         self._stopping = False
-        # A bot that is a person at this terminal needs it for itself.
-        free = not getattr(self.bot, "uses_terminal", False)
-        with self.screen.busy("thinking", self.stop) if free else nullcontext():
-            reply = self._written(self.bot, ask)
+        own_terminal = traits_of(self.bot).uses_terminal
+        with nullcontext() if own_terminal else self.screen.busy("thinking", self.stop):
+            reply = self._stream(self.bot, ask) if isinstance(self.bot, StreamingBot) else self.bot.reply([ask])[0]
             if reply.text.strip():
                 self.screen.bot_turn(clean(reply.text))
         if reply.text.strip():
-            self._said = [*before, _Said(_turn_of(reply), reply)]
+            self._turns = [*context, _ChatTurn(_turn_from(reply), reply)]
         for remark in _remarks(reply):
             self.screen.note(clean(remark))
 
-    def _written(self, bot: Bot, ask: Ask) -> Reply:
-        if not isinstance(bot, StreamingBot):
-            [reply] = bot.reply([ask])
-            return reply
+    def _stream(self, bot: StreamingBot, ask: Ask) -> Reply:
+        """Show the pieces of a reply as they arrive."""
         for piece in bot.stream([ask], alive=lambda _: not self._stopping):
             if piece.text:
                 self.screen.bot_piece(clean(piece.text))
             if piece.reply is not None:
                 return piece.reply
         raise TertuliaError(
-            f"The bot {bot.spec!r} stopped in the middle of its reply.", hint="/again asks it once more."
+            f"The bot {bot.spec!r} stopped in the middle of its reply.", hint="Type /again to ask it once more."
         )
 
-    def _obey(self, text: str) -> None:
-        name, _, rest = text.removeprefix("/").partition(" ")
-        command = self._commands.get(name.lower())
-        if command is None:
-            raise UnknownName("command", f"/{name}", [f"/{known}" for known in self._commands])
-        command.run(rest.strip())
-
     def _help(self, _: str) -> None:
-        rows = [(c.usage, c.summary) for c in self._commands.values()]
-        more = [("Ctrl-C", "stop a reply in the making"), ("//text", "say something that begins with a slash")]
+        rows = [(command.usage, command.summary) for command in self._commands.values()]
+        more = [("Ctrl-C", "stop generating"), ("//text", "send a message that begins with a slash")]
         self.screen.table("Commands", ("type", "to"), [*rows, *more])
 
-    def _persona(self, rest: str) -> None:
-        if rest == "clear":
+    def _persona(self, argument: str) -> None:
+        if argument == "clear":
             self.persona = None
-        elif rest.startswith(SAMPLE):
-            self.persona = read_persona([rest])
-        elif rest not in ("", "show"):
-            self.persona = Persona((*(self.persona.sentences if self.persona else ()), rest))
+        elif argument.startswith(SAMPLE):
+            self.persona = read_persona([argument])
+        elif argument not in ("", "show"):
+            self.persona = Persona((*(self.persona.sentences if self.persona else ()), argument))
         if self.persona is None:
             self.screen.note("The bot has no persona.")
         else:
@@ -217,64 +219,65 @@ class TerminalChat:
             self.screen.note(clean(f"The bot's persona: {name}{' '.join(self.persona.sentences)}"))
 
     def _undo(self, _: str) -> None:
-        if not self._said:
-            raise UsageError("There is nothing to take back.")
-        while self._said.pop().turn.speaker != USER:
+        if not self._turns:
+            raise UsageError("There is nothing to remove.")
+        while self._turns.pop().turn.speaker != USER:
             pass
-        last = self._said[-1].turn.text if self._said else ""
-        self.screen.note(f"Taken back. The last turn is now: {_brief(last)}" if last else "Taken back. We begin anew.")
+        last = f"The last turn is now: {_shorten(self._turns[-1].turn.text)}" if self._turns else ""
+        self.screen.note(f"Removed. {last or 'The conversation is now empty.'}")
 
     def _again(self, _: str) -> None:
-        if not self._said:
-            raise UsageError("There is nothing to answer yet.", hint="Say something first.")
-        if self._said[-1].reply:
-            self._answer(self._said[:-1], self._attempt + 1)
+        if not self._turns:
+            raise UsageError("There is nothing to reply to yet.", hint="Type a message first.")
+        if self._turns[-1].reply:
+            self._reply(self._turns[:-1], self._attempt + 1)
         else:
-            self._answer(self._said)
+            self._reply(self._turns)
 
     def _why(self, _: str) -> None:
-        reply = next((s.reply for s in reversed(self._said) if s.reply), None)
+        reply = next((one.reply for one in reversed(self._turns) if one.reply), None)
         if reply is None:
             raise UsageError("The bot has not said anything yet.")
         if reply.candidates:
-            self.screen.table("Considered", ("score", "reply", "verdict", "source"), _candidate_rows(reply))
-        self.screen.table("How it was made", ("what", "value"), _fact_rows(reply))
+            self.screen.table("Candidates", ("score", "reply", "verdict", "source"), _candidate_rows(reply))
+        self.screen.table("Details", ("what", "value"), _detail_rows(reply))
 
     def _history(self, _: str) -> None:
-        if not self._said:
-            self.screen.note("Nothing has been said yet.")
-        for said in self._said:
-            self.screen.turn(said.turn.speaker, clean(said.turn.text))
+        if not self._turns:
+            self.screen.note("The conversation is empty.")
+        for one in self._turns:
+            self.screen.turn(one.turn.speaker, clean(one.turn.text))
 
-    def _save(self, rest: str) -> None:
-        path = Path(rest) if rest else self.config.save
+    def _save(self, argument: str) -> None:
+        path = Path(argument) if argument else self.config.save
         if path is None:
-            raise UsageError("Where to?", hint="/save PATH, or start with --save PATH.")
-        if not self._said:
+            raise UsageError("No file to save to.", hint="Type /save PATH, or start with --save PATH.")
+        if not self._turns:
             raise UsageError("There is nothing to save yet.")
         dialogue = self.dialogue()
         save_dialogue(dialogue, path)
         self._saved[path] = dialogue
         self.screen.note(clean(f"Saved to {path}."))
 
-    def _save_if_asked(self) -> None:
+    def _save_if_requested(self) -> None:
+        """Save to the file of `--save`, unless it holds the conversation as it is now."""
         path = self.config.save
-        if path is not None and self._said and self._saved.get(path) != self.dialogue():
+        if path is not None and self._turns and self._saved.get(path) != self.dialogue():
             self._save("")
 
-    def _bot(self, rest: str) -> None:
-        if rest:
-            self.bot = self._load(rest)
-            self.screen.note(clean(f"Now you talk with {self.bot.spec}: {self.bot.summary}"))
+    def _bot(self, argument: str) -> None:
+        if argument:
+            self.bot = self._load(argument)
+            self.screen.note(clean(f"You are now talking to {self.bot.spec}: {self.bot.summary}"))
         else:
-            self.screen.note(clean(f"You talk with {self.bot.spec}: {self.bot.summary}"))
-            self.screen.table("Bots", ("name", "what it is"), [(row.name, row.summary) for row in BOTS.rows()])
+            self.screen.note(clean(f"You are talking to {self.bot.spec}: {self.bot.summary}"))
+            self.screen.table("Bots", ("name", "description"), [(row.name, row.summary) for row in BOTS.rows()])
 
     def _quit(self, _: str) -> None:
-        """Leave; if saving fails, stay once, so that the person can save it elsewhere."""
+        """Leave. If saving fails, stay once, so that the user can save elsewhere."""
         if not self._leaving:
             self._leaving = True
-            self._save_if_asked()
+            self._save_if_requested()
         self.over = True
 
     def _load(self, spec: str) -> Bot:
@@ -282,20 +285,20 @@ class TerminalChat:
             return make_bot(spec)
 
 
-def _turn_of(reply: Reply) -> Turn:
-    """The reply as a turn that leads back to its source and carries all that the bot told of it."""
-    told = {key: value for key, value in asdict(reply).items() if key != "text" and value not in (None, ())}
+def _turn_from(reply: Reply) -> Turn:
+    """The reply as a turn, with its source and everything the bot reported about it."""
+    details = {key: value for key, value in asdict(reply).items() if key != "text" and value not in (None, ())}
     source = next((c.source for c in reply.candidates if c.text == reply.text and c.source), None)
-    return Turn(BOT, clean(reply.text), (source,) if source else (), json.loads(json.dumps(told, default=str)))
+    return Turn(BOT, clean(reply.text), (source,) if source else (), json.loads(json.dumps(details, default=str)))
 
 
 def _remarks(reply: Reply) -> Iterator[str]:
     if reply.finish == "cancelled":
-        yield "Stopped. /again has it written anew, /undo takes it back."
+        yield "Stopped. Type /again for another reply, /undo to remove it."
     elif not reply.text.strip():
-        yield "The bot said nothing. /again asks it once more."
+        yield "The bot's reply was empty. Type /again to ask it once more."
     if reply.finish == "length":
-        yield "It had reached its longest length."
+        yield "The reply reached its maximum length."
     if reply.note:
         yield f"Note: {reply.note}."
 
@@ -308,27 +311,27 @@ def _candidate_rows(reply: Reply) -> list[tuple[str, ...]]:
         if candidate.text == reply.text and not chosen:
             verdict, chosen = f"chosen ({candidate.dropped})" if candidate.dropped else "chosen", True
         score = "" if candidate.score is None else f"{candidate.score:.3f}"
-        rows.append((score, _brief(candidate.text), clean(verdict), clean(candidate.source or "")))
+        rows.append((score, _shorten(candidate.text), clean(verdict), clean(candidate.source or "")))
     return rows
 
 
-def _fact_rows(reply: Reply) -> list[tuple[str, str]]:
-    source, usage = reply.provenance, reply.usage
-    facts = {
-        "bot": source.bot,
-        "checkpoint": source.checkpoint,
-        "settings": ", ".join(f"{key}={value}" for key, value in source.settings.items()),
-        "seed": source.seed,
-        "version": source.version,
+def _detail_rows(reply: Reply) -> list[tuple[str, str]]:
+    provenance, usage = reply.provenance, reply.usage
+    details = {
+        "bot": provenance.bot,
+        "checkpoint": provenance.checkpoint,
+        "settings": ", ".join(f"{key}={value}" for key, value in provenance.settings.items()),
+        "seed": provenance.seed,
+        "version": provenance.version,
         "time": f"{reply.seconds:.2f} s",
-        "tokens": f"{usage.prompt} read, {usage.completion} written" if usage else None,
+        "tokens": f"{usage.prompt} in the prompt, {usage.completion} generated" if usage else None,
         "score": reply.score,
         "finish": reply.finish,
         "note": reply.note,
     }
-    return [(name, clean(str(value))) for name, value in facts.items() if value not in (None, "")]
+    return [(name, clean(str(value))) for name, value in details.items() if value not in (None, "")]
 
 
-def _brief(text: str) -> str:
-    flat = " ".join(clean(text).split())
-    return f"{flat[:157]}…" if len(flat) > 160 else flat
+def _shorten(text: str) -> str:
+    line = " ".join(clean(text).split())
+    return f"{line[:157]}…" if len(line) > 160 else line

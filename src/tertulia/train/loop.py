@@ -1,36 +1,38 @@
-"""One training loop for all: batches in, a module with its best weights out, and nothing lost on the way.
+"""The training loop: batches in, a module with its best weights out, resumable at any update.
 
-A `Trainee` says what a batch is, how wrong the module is about one, and how good it is on data it does not learn from;
-the loop owns the rest: optimizer and schedule, accumulation, clipping, validation, early stopping, the record, and a
-state on disk from which an interrupted run goes on exactly as if it had not been. Batches of an epoch depend on the
-seed and the epoch alone, so the place in the data is two numbers. Several processes share the batches of an update; the
-gradient is the mean over all that an update saw, however it was cut into batches and spread over processes.
+A `TrainingTask` says what a batch is, what its loss is, and how good the module is on held-out data; the loop owns the
+rest: device, optimizer and schedule, gradient accumulation and clipping, validation, early stopping, the record, and a
+state on disk from which an interrupted run continues exactly as if it had not been interrupted. The batches of an epoch
+depend on the seed and the epoch alone, so the position in the data is two numbers. Several processes share the batches
+of an update; the gradient is the mean over everything that an update saw, however it was cut into batches and
+distributed over processes.
 
-What a run is told apart by are its settings and data. Settings that came after the first runs were begun count only
-where they are not at their defaults, so that those runs can still be gone on with.
+A run is identified by its settings and data (`run_id`): a state is resumed only by the same run.
 """
 
 import json
 import math
 import time
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import nn
 
+from tertulia.artefacts.files import atomic_write, remove_unfinished
 from tertulia.core.config import Config
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError
 from tertulia.core.progress import Progress
-from tertulia.train.compiling import compile_blocks
-from tertulia.train.peers import Peers
-from tertulia.train.precision import Computing, Precision, choose
-from tertulia.train.record import Record
+from tertulia.models.device import resolve_device
+from tertulia.train.compute import Computing, Precision, choose_precision, compile_blocks
+from tertulia.train.distributed import Distributed
+from tertulia.train.record import TrainingRecord
 
 STATE = "state.pt"
 BEST = "best.pt"
@@ -40,120 +42,100 @@ class LoopConfig(Config):
     """How a module is trained."""
 
     epochs: int = Field(10, ge=1)
-    """Times through the data, at most."""
+    """Passes over the data, at most."""
     max_steps: int | None = Field(None, ge=1)
-    """Updates at most; the epochs decide where this is not given."""
+    """Updates, at most; by default the epochs decide."""
     optimizer: Literal["adam", "adafactor"] = "adam"
-    """Adam, or Adafactor (Shazeer and Stern 2018), which needs far less memory.
+    """Adam (with decoupled weight decay), or Adafactor (Shazeer and Stern 2018), which needs far less memory.
 
-    Adafactor's rate is relative to the size of the weights, and never above the inverse square root of the update.
+    Adafactor's learning rate is relative to the size of the weights, and never above 1 / sqrt(update).
     """
-    rate: float = Field(1e-3, gt=0)
-    """Learning rate, at its highest."""
+    learning_rate: float = Field(1e-3, gt=0)
+    """Peak learning rate."""
     warmup: int = Field(0, ge=0)
-    """Updates until the rate is reached."""
+    """Updates of linear warm-up."""
     hold: int = Field(0, ge=0)
-    """Updates after the warm-up in which the rate stays as it is."""
+    """Updates after the warm-up at the peak learning rate."""
     decay: Literal["none", "linear", "rsqrt"] = "linear"
-    """After that: stay, fall to 3 % at the end, or fall with the inverse square root of the update.
+    """After that: constant, linear decay to 3 % at the end, or the inverse square root of the update.
 
-    Meena's schedule is a rate of 0.01, no warm-up, a hold of 10000 and rsqrt, with Adafactor.
+    Meena's schedule is a learning rate of 0.01, no warm-up, a hold of 10000 and rsqrt, with Adafactor.
     """
     weight_decay: float = Field(0.0, ge=0)
-    """Pull of the weights towards zero."""
-    clip: float = Field(1.0, gt=0)
-    """Longest gradient."""
+    """Weight decay."""
+    max_grad_norm: float = Field(1.0, gt=0)
+    """Gradients are clipped to this norm."""
     accumulate: int = Field(1, ge=1)
-    """Batches to an update."""
+    """Batches per update, in each process."""
     validate_every: int | None = Field(None, ge=1)
-    """Updates between validations; by default once an epoch."""
+    """Updates between validations; by default once per epoch."""
     patience: int = Field(3, ge=1)
-    """Validations without a better one after which training ends."""
-    keep_seconds: float = Field(120.0, ge=0)
-    """Seconds between states that an interrupted run can go on from."""
+    """Stop after this many validations without improvement."""
+    save_seconds: float = Field(120.0, ge=0)
+    """Seconds between saved states, from which an interrupted run can be resumed."""
     seed: int = 0
-    """Of everything that is drawn."""
+    """Seed of all random numbers."""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """Device to train on; auto takes CUDA or MPS if available."""
     precision: Precision = "auto"
-    """Compute in float32, in bfloat16, or in what the machine is faster in, which is measured when a run begins."""
+    """Compute in float32 or bfloat16; auto measures which is faster on this machine when a run starts."""
     compile: bool = False
-    """Compile the model's blocks (torch.compile); it takes a while, and not every machine gains by it."""
+    """Compile the model's blocks (torch.compile); this takes a while, and not every machine gains by it."""
     tensorboard: bool = False
-    """Write event files for TensorBoard too, in the run's folder."""
+    """Also write event files for TensorBoard, into the run's folder."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"hold", "precision", "compile", "tensorboard"})
-    """Settings that did not exist when the first runs were begun."""
-
-
-def settings(config: LoopConfig, *, without: Set[str]) -> dict[str, Json]:
-    """What tells one training from another; settings that came later are left out while at their defaults.
-
-    >>> "hold" in settings(LoopConfig(), without=set()), "hold" in settings(LoopConfig(hold=5), without=set())
-    (False, True)
-    """
-    known = config.model_dump(mode="json", exclude=set(without))
-    fields = type(config).model_fields
-    later = type(config).later
-    return {name: value for name, value in known.items() if name not in later or value != fields[name].default}
+    renamed: ClassVar[Mapping[str, str]] = {
+        "rate": "learning_rate",
+        "clip": "max_grad_norm",
+        "keep_seconds": "save_seconds",
+    }
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a batch gave."""
+    """The loss of a batch."""
 
     value: torch.Tensor
-    """To be made smaller: a mean over the batch."""
+    """To be minimised: a mean over the batch."""
     count: int
-    """Over how much it is the mean (pairs, tokens): the weight of the batch in the record, and the unit of speed."""
+    """The number of units (pairs, tokens) it is the mean of: its weight in the update, and the unit of speed."""
 
 
-class Trainee(Protocol):
-    """What is trained."""
+class TrainingTask(ABC):
+    """What is optimised and validated."""
 
     module: nn.Module
-    goal: str
-    """The validation figure that counts, with a minus in front where less is better."""
+    goal: ClassVar[str]
+    """The validation figure that decides, with a minus in front if lower is better."""
+    unit: ClassVar[str] = "examples"
+    """What losses are averaged over, in the plural: pairs, tokens."""
 
+    @abstractmethod
     def batches(self, epoch: int) -> Sequence[Any]:
         """The batches of an epoch, drawn by the seed and the epoch alone."""
-        ...
 
+    @abstractmethod
     def loss(self, batch: Any) -> Loss:
-        """How wrong the module is about a batch."""
-        ...
+        """The loss of a batch."""
 
+    @abstractmethod
     def validate(self) -> Mapping[str, float]:
-        """Figures on data it does not learn from; `goal` is among them."""
-        ...
+        """Figures on held-out data; `goal` is among them."""
 
+    def to(self, device: torch.device) -> None:
+        """Move everything that computes to a device; called once, before training."""
+        self.module.to(device)
 
-@runtime_checkable
-class HasGroups(Protocol):
-    """A trainee that chooses its own groups of parameters."""
+    def parameter_groups(self, learning_rate: float) -> list[dict[str, Any]]:
+        """Groups of trainable parameters as torch.optim takes them, each with its `lr`."""
+        return [{"params": [p for p in self.module.parameters() if p.requires_grad], "lr": learning_rate}]
 
-    def groups(self, rate: float, /) -> list[dict[str, Any]]:
-        """Groups as torch.optim takes them; each has its `lr`."""
-        ...
-
-
-@runtime_checkable
-class HasPhases(Protocol):
-    """A trainee that changes as it learns (annealing, say)."""
-
-    def begin(self, step: int, /) -> None:
-        """An update is about to be made; the first is 0."""
-        ...
-
-
-@runtime_checkable
-class HasUnit(Protocol):
-    """A trainee that knows what its losses are means over."""
-
-    unit: str
-    """In the plural: pairs, tokens."""
+    def begin(self, step: int) -> None:  # noqa: B027 - most tasks have nothing to do here
+        """Prepare for an update, the first of which is 0: annealing, for example."""
 
 
 @dataclass(slots=True)
-class _Place:
+class _Position:
     """How far a run has come."""
 
     step: int = 0
@@ -168,21 +150,21 @@ class _Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of the loop; the module holds its best weights."""
+class FitOutcome:
+    """The result of the loop; the module has its best weights."""
 
     steps: int
     best_step: int
     seconds: float
-    """Wall time, all parts of an interrupted run together."""
+    """Wall time, over all parts of an interrupted run."""
     cpu_seconds: float
     ended: str
     """Why it ended."""
     figures: Mapping[str, float] = field(default_factory=dict)
     """The validation figures of the best weights."""
     computing: Computing = field(default_factory=Computing)
-    """What it was computed in."""
-    first: bool = True
+    """The precision it was computed in."""
+    is_main: bool = True
     """Whether this process is the one that writes the results."""
 
     def as_json(self) -> dict[str, Json]:
@@ -198,191 +180,221 @@ class Outcome:
         }
 
 
-def fit(trainee: Trainee, config: LoopConfig, folder: Path, progress: Progress, *, resume: bool, same: str) -> Outcome:
-    """Train. `folder` takes state and record; `same` tells runs apart: only a state of the same run is gone on with."""
+def fit(
+    task: TrainingTask, config: LoopConfig, folder: Path, progress: Progress, *, resume: bool, run_id: str
+) -> FitOutcome:
+    """Train. State and record go into `folder`; with `resume`, a state that has the same `run_id` is continued."""
     folder.mkdir(parents=True, exist_ok=True)
     if not resume:
         (folder / STATE).unlink(missing_ok=True)
-    return _Loop(trainee, config, folder, progress, same).run()
+    remove_unfinished(folder)
+    with Distributed(resolve_device(config.device)) as distributed:
+        task.to(distributed.device)
+        loop = _Loop(task, config, folder, progress, run_id, distributed)
+        progress.step("Training", total=loop.total)
+        progress.advance(loop.at.step)
+        try:
+            while not loop.at.ended:
+                for batches in loop.updates():
+                    loop.update(batches)
+                    progress.advance()
+                    if loop.at.step % loop.validate_every == 0 or loop.at.step >= loop.total:
+                        loop.validate()
+                    if loop.at.ended:
+                        break
+                    if time.perf_counter() - loop.saved >= config.save_seconds:
+                        loop.save_state()
+                else:
+                    loop.at.epoch, loop.at.batch = loop.at.epoch + 1, 0
+        finally:
+            loop.record.close()
+        return loop.outcome()
 
 
 class _Loop:
-    def __init__(self, trainee: Trainee, config: LoopConfig, folder: Path, progress: Progress, same: str) -> None:
-        self.trainee, self.config, self.folder, self.progress, self.same = trainee, config, folder, progress, same
+    """The state of a run: model, optimizer, position in the data, record."""
+
+    def __init__(
+        self,
+        task: TrainingTask,
+        config: LoopConfig,
+        folder: Path,
+        progress: Progress,
+        run_id: str,
+        distributed: Distributed,
+    ) -> None:
+        self.task, self.config, self.folder, self.progress, self.run_id = task, config, folder, progress, run_id
+        self.distributed, self.at = distributed, _Position()
         torch.manual_seed(config.seed)
-        self.place, self.peers = _Place(), Peers()
-        self.optimizer = optimizer_of(trainee, config)
-        self.rates = [group["lr"] for group in self.optimizer.param_groups]
-        self.together = config.accumulate * self.peers.size
-        self.per_epoch = max(1, len(trainee.batches(0)) // self.together)
-        self.total = min(config.max_steps or 10**12, config.epochs * self.per_epoch)
-        self.every = config.validate_every or self.per_epoch
-        self.record = Record(folder, tensorboard=config.tensorboard and self.peers.first)
-        self.device = next(trainee.module.parameters()).device.type
-        self.unit = trainee.unit if isinstance(trainee, HasUnit) else "examples"
+        self.optimizer = make_optimizer(task, config)
+        self.learning_rates = [group["lr"] for group in self.optimizer.param_groups]
+        self.batches_per_update = config.accumulate * distributed.size
+        self.updates_per_epoch = max(1, len(task.batches(0)) // self.batches_per_update)
+        self.total = min(config.max_steps or 10**12, config.epochs * self.updates_per_epoch)
+        self.validate_every = config.validate_every or self.updates_per_epoch
+        self.record = TrainingRecord(folder, tensorboard=config.tensorboard and distributed.is_main)
         self.figures: Mapping[str, float] = {}
         self.latest: deque[tuple[float, float, int]] = deque(maxlen=50)
         if (folder / STATE).is_file():
-            self._take_up()
+            self.load_state()
         else:
-            self._begin()
+            self._start()
         if config.compile:
             progress.step("Compiling")
-            compile_blocks(trainee.module)
-        self.began, self.cpu_began = time.perf_counter() - self.place.seconds, time.process_time() - self.place.cpu
-        self.kept = time.perf_counter()
+            compile_blocks(task.module)
+        self.started = time.perf_counter() - self.at.seconds
+        self.cpu_started = time.process_time() - self.at.cpu
+        self.saved = time.perf_counter()
 
-    def run(self) -> Outcome:
-        self.progress.step("Training", total=self.total)
-        self.progress.advance(self.place.step)
-        while not self.place.ended:
-            for update in self._updates():
-                self._update(update)
-                self.progress.advance()
-                if self.place.step % self.every == 0 or self.place.step >= self.total:
-                    self._validate()
-                if self.place.ended:
-                    break
-                if time.perf_counter() - self.kept >= self.config.keep_seconds:
-                    self._keep()
-            else:
-                self.place.epoch, self.place.batch = self.place.epoch + 1, 0
-        self.peers.share(None)  # so that nobody reads before the first process has written
-        best = torch.load(self.folder / BEST, weights_only=True)
-        self.trainee.module.load_state_dict(best["module"])
-        place = self.place
-        return Outcome(
-            steps=place.step,
-            best_step=place.best_step,
-            seconds=place.seconds,
-            cpu_seconds=place.cpu,
-            ended=place.ended,
+    def outcome(self) -> FitOutcome:
+        """The best weights are back in the module; what they measured, and what it cost."""
+        self.distributed.barrier()  # nobody reads before the main process has written
+        best = torch.load(self.folder / BEST, weights_only=True, map_location="cpu")
+        self.task.module.load_state_dict(best["module"])
+        return FitOutcome(
+            steps=self.at.step,
+            best_step=self.at.best_step,
+            seconds=self.at.seconds,
+            cpu_seconds=self.at.cpu,
+            ended=self.at.ended,
             figures=best["figures"],
             computing=self.computing,
-            first=self.peers.first,
+            is_main=self.distributed.is_main,
         )
 
-    def _begin(self) -> None:
-        """A new run: what it computes in is decided, once and for all processes."""
-        self.computing: Computing = self.peers.share(
-            choose(self.trainee.module, self.config.precision) if self.peers.first else None
+    def _start(self) -> None:
+        """Start a new run: its precision is chosen once, for all processes."""
+        is_main = self.distributed.is_main
+        self.computing: Computing = self.distributed.broadcast(
+            choose_precision(self.task.module, self.config.precision) if is_main else None
         )
-        if self.peers.first:
-            self.record.clear()
-            self.record.begin(self.computing.as_json())
+        if is_main:
+            self.record.start(self.computing.as_json())
 
-    def _updates(self) -> Iterator[list[Any]]:
-        """What is left of the epoch's batches, so many to an update; a last part of an update is left out."""
-        batches = self.trainee.batches(self.place.epoch)
-        for start in range(self.place.batch, len(batches) - self.together + 1, self.together):
-            yield [batches[place] for place in range(start + self.peers.rank, start + self.together, self.peers.size)]
+    def updates(self) -> Iterator[list[Any]]:
+        """This process's batches of each remaining update of the epoch; an incomplete last update is skipped."""
+        batches = self.task.batches(self.at.epoch)
+        for start in range(self.at.batch, len(batches) - self.batches_per_update + 1, self.batches_per_update):
+            stop = start + self.batches_per_update
+            yield [batches[i] for i in range(start + self.distributed.rank, stop, self.distributed.size)]
 
-    def _update(self, batches: list[Any]) -> None:
-        place, config, module = self.place, self.config, self.trainee.module
-        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
-            group["lr"] = rate * schedule(config, place.step, self.total)
-        if isinstance(self.trainee, HasPhases):
-            self.trainee.begin(place.step)
-        if self.peers.size > 1:  # every process draws its own, and the same after an interruption
-            torch.manual_seed((config.seed * 1_000_003 + place.step) * self.peers.size + self.peers.rank)
+    def update(self, batches: list[Any]) -> None:
+        """One step of the optimizer over some batches."""
+        at, config, module = self.at, self.config, self.task.module
+        for group, learning_rate in zip(self.optimizer.param_groups, self.learning_rates, strict=True):
+            group["lr"] = learning_rate * schedule(config, at.step, self.total)
+        self.task.begin(at.step)
+        if self.distributed.size > 1:  # each process draws its own numbers, and the same ones after an interruption
+            torch.manual_seed((config.seed * 1_000_003 + at.step) * self.distributed.size + self.distributed.rank)
         module.train()
         self.optimizer.zero_grad(set_to_none=True)
         total, count = 0.0, 0
         for batch in batches:
-            with self.computing.context(self.device):
-                loss = self.trainee.loss(batch)
+            with self.computing.context(self.distributed.device.type):
+                loss = self.task.loss(batch)
+            # Sums over units, divided below by the number of units in all batches of all processes.
             (loss.value * loss.count).backward()  # type: ignore[no-untyped-call]
             total, count = total + float(loss.value.detach()) * loss.count, count + loss.count
-        learning = [p for p in module.parameters() if p.requires_grad]
-        seen = self.peers.sum_gradients(learning, count)
-        for parameter in learning:
+        trained = [p for p in module.parameters() if p.requires_grad]
+        all_units = self.distributed.sum_gradients(trained, count)
+        for parameter in trained:
             if parameter.grad is not None:
-                parameter.grad /= seen
-        norm = float(nn.utils.clip_grad_norm_(learning, config.clip))
+                parameter.grad /= all_units
+        norm = float(nn.utils.clip_grad_norm_(trained, config.max_grad_norm))
         mean = total / max(1, count)
         if not (math.isfinite(mean) and math.isfinite(norm)):
             raise DataError(
-                f"The loss at update {place.step + 1} is {mean}, its gradient {norm}.",
-                hint="Lower the learning rate (rate), or give it a longer warm-up.",
+                f"Training diverged at update {at.step + 1}: the loss is {mean}, the norm of its gradient {norm}.",
+                hint="Lower learning_rate, or raise warmup.",
             )
         self.optimizer.step()
-        place.step, place.batch = place.step + 1, place.batch + self.together
-        self._time()
-        self.record.step(place.step, loss=mean, count=count, seconds=place.seconds)
-        self._tell(mean, count)
+        at.step, at.batch = at.step + 1, at.batch + self.batches_per_update
+        self._measure_time()
+        if self.distributed.is_main:
+            self.record.step(at.step, loss=mean, count=count, seconds=at.seconds)
+        self._show(mean, count)
 
-    def _validate(self) -> None:
-        place, trainee = self.place, self.trainee
-        trainee.module.eval()
+    def validate(self) -> None:
+        """Measure on validation data, keep the best weights, and decide whether to stop."""
+        at, task = self.at, self.task
+        task.module.eval()
         with torch.no_grad():
-            figures = self.peers.share(dict(trainee.validate()) if self.peers.first else None)
-        self._time()
-        name = trainee.goal.removeprefix("-")
-        value = -figures[name] if trainee.goal.startswith("-") else figures[name]
-        self.record.validation(place.step, figures, epoch=place.epoch, seconds=place.seconds, cpu=place.cpu)
+            figures = self.distributed.broadcast(dict(task.validate()) if self.distributed.is_main else None)
+        self._measure_time()
+        name = task.goal.removeprefix("-")
+        value = -figures[name] if task.goal.startswith("-") else figures[name]
+        if self.distributed.is_main:
+            self.record.validation(at.step, figures, epoch=at.epoch, seconds=at.seconds, cpu=at.cpu)
         self.figures = figures
-        self.progress.note(_shown(figures))
-        if value > place.best:
-            place.best, place.best_step, place.stale = value, place.step, 0
-            if self.peers.first:
-                _write({"module": trainee.module.state_dict(), "figures": figures}, self.folder / BEST)
+        self.progress.note(_format_figures(figures))
+        if value > at.best:
+            at.best, at.best_step, at.stale = value, at.step, 0
+            if self.distributed.is_main:
+                _save({"module": task.module.state_dict(), "figures": figures}, self.folder / BEST)
         else:
-            place.stale += 1
-        if place.step >= self.total:
-            place.ended = "all updates done"
-        elif place.stale >= self.config.patience:
-            place.ended = f"no better for {place.stale} validations"
-        self._keep()
+            at.stale += 1
+        if at.step >= self.total:
+            at.ended = "all updates done"
+        elif at.stale >= self.config.patience:
+            at.ended = f"no improvement in {at.stale} validations"
+        self.save_state()
 
-    def _tell(self, loss: float, count: int) -> None:
-        """Speed and loss of the latest updates, and what the last validation found."""
+    def _show(self, loss: float, count: int) -> None:
+        """Show speed and loss of the latest updates, and the figures of the last validation."""
         now = time.perf_counter()
         self.latest.append((now, loss, count))
         seconds, counts = now - self.latest[0][0], sum(n for _, _, n in self.latest)
         if len(self.latest) > 1 and counts:
-            speed = (counts - self.latest[0][2]) * self.peers.size / max(seconds, 1e-9)
+            speed = (counts - self.latest[0][2]) * self.distributed.size / max(seconds, 1e-9)
             mean = sum(value * n for _, value, n in self.latest) / counts
-            told = [f"{speed:,.0f} {self.unit}/s", f"loss {mean:.3f}", _shown(self.figures)]
-            self.progress.note(", ".join(part for part in told if part))
+            parts = [f"{speed:,.0f} {self.task.unit}/s", f"loss {mean:.3f}", _format_figures(self.figures)]
+            self.progress.note(", ".join(part for part in parts if part))
 
-    def _time(self) -> None:
-        self.place.seconds = time.perf_counter() - self.began
-        self.place.cpu = time.process_time() - self.cpu_began
+    def _measure_time(self) -> None:
+        self.at.seconds = time.perf_counter() - self.started
+        self.at.cpu = time.process_time() - self.cpu_started
 
-    def _keep(self) -> None:
-        self._time()
-        self.kept = time.perf_counter()
-        if not self.peers.first:
+    def save_state(self) -> None:
+        """Save everything that an interrupted run needs to continue exactly."""
+        self._measure_time()
+        self.saved = time.perf_counter()
+        if not self.distributed.is_main:
             return
         self.record.flush()
         state = {
-            "same": self.same,
-            "module": self.trainee.module.state_dict(),
+            "run_id": self.run_id,
+            "module": self.task.module.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "place": json.dumps({name: getattr(self.place, name) for name in _Place.__slots__}),
-            "random": torch.get_rng_state(),
+            "progress": json.dumps(asdict(self.at)),
+            "rng": torch.get_rng_state(),
             "losses": self.record.unwritten,
             "computing": self.computing.as_text(),
         }
-        _write(state, self.folder / STATE)
+        if self.distributed.device.type == "cuda":
+            state["cuda_rng"] = torch.cuda.get_rng_state(self.distributed.device)
+        _save(state, self.folder / STATE)
 
-    def _take_up(self) -> None:
-        state = torch.load(self.folder / STATE, weights_only=True)
-        if state["same"] != self.same:
+    def load_state(self) -> None:
+        """Continue from the saved state of the same run."""
+        state = torch.load(self.folder / STATE, weights_only=True, map_location="cpu")
+        if state.get("run_id") != self.run_id:
             raise DataError(
-                f"The run in {self.folder} was begun with other data or settings.",
-                hint="Give the same ones to go on with it, another --out, or leave --resume away to begin anew.",
+                f"The run in {self.folder} was started with other data or settings, or by an earlier version.",
+                hint="Give the same data and settings, choose another --out, or omit --resume to start over.",
             )
-        self.place = _Place(**json.loads(state["place"]))
-        self.trainee.module.load_state_dict(state["module"])
+        self.at = _Position(**json.loads(state["progress"]))
+        self.task.module.load_state_dict(state["module"])
         self.optimizer.load_state_dict(state["optimizer"])
-        torch.set_rng_state(state["random"])
-        self.computing = Computing(**json.loads(state.get("computing", "{}")))  # states without one are of float32
-        self.record.take_up(self.place.step, state["losses"])
+        torch.set_rng_state(state["rng"])
+        if "cuda_rng" in state and self.distributed.device.type == "cuda":
+            torch.cuda.set_rng_state(state["cuda_rng"], self.distributed.device)
+        self.computing = Computing(**json.loads(state["computing"]))
+        if self.distributed.is_main:
+            self.record.resume(self.at.step, state["losses"])
 
 
 def schedule(config: LoopConfig, step: int, total: int) -> float:
-    """The share of the rate at an update (the first is 0).
+    """The factor of the learning rate at an update (the first is 0).
 
     >>> [round(schedule(LoopConfig(warmup=2, decay="linear"), s, 10), 2) for s in (0, 1, 2, 6, 9)]
     [0.5, 1.0, 1.0, 0.5, 0.12]
@@ -390,32 +402,28 @@ def schedule(config: LoopConfig, step: int, total: int) -> float:
     >>> [schedule(meena, s, 738_000) for s in (0, 10_000, 40_000)]
     [1.0, 1.0, 0.5]
     """
-    falls = config.warmup + config.hold
+    decay_start = config.warmup + config.hold
     if step < config.warmup:
         return (step + 1) / config.warmup
-    if step < falls or config.decay == "none":
+    if step < decay_start or config.decay == "none":
         return 1.0
     if config.decay == "linear":
-        return max(0.03, 1 - (step - falls) / max(1, total - falls))
-    return math.sqrt(max(1, falls) / max(1, falls, step))
+        return max(0.03, 1 - (step - decay_start) / max(1, total - decay_start))
+    return math.sqrt(max(1, decay_start) / max(1, decay_start, step))
 
 
-def optimizer_of(trainee: Trainee, config: LoopConfig) -> torch.optim.Optimizer:
-    """What makes the updates."""
-    wanted = [p for p in trainee.module.parameters() if p.requires_grad]
-    params = [{"params": wanted, "lr": config.rate}]
-    if isinstance(trainee, HasGroups):
-        params = trainee.groups(config.rate)
+def make_optimizer(task: TrainingTask, config: LoopConfig) -> torch.optim.Optimizer:
+    """The optimizer of a task's parameters."""
+    groups = task.parameter_groups(config.learning_rate)
     if config.optimizer == "adafactor":
-        return torch.optim.Adafactor(params, lr=config.rate, weight_decay=config.weight_decay)
-    return torch.optim.AdamW(params, lr=config.rate, weight_decay=config.weight_decay, fused=True)
+        return torch.optim.Adafactor(groups, lr=config.learning_rate, weight_decay=config.weight_decay)
+    return torch.optim.AdamW(groups, lr=config.learning_rate, weight_decay=config.weight_decay, fused=True)
 
 
-def _shown(figures: Mapping[str, float]) -> str:
+def _format_figures(figures: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {figure:.4g}" for name, figure in figures.items())
 
 
-def _write(value: dict[str, Any], file: Path) -> None:
-    partial = file.with_name(file.name + ".part")
-    torch.save(value, partial)
-    partial.replace(file)
+def _save(value: dict[str, Any], file: Path) -> None:
+    with atomic_write(file) as unfinished:
+        torch.save(value, unfinished)

@@ -1,35 +1,50 @@
-"""What a recipe is: a config and a function; and how a TOML file names the one it is for."""
+"""What a recipe is: a config and a function; and how a TOML file names the recipe that it configures."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
 
-from tertulia.core.config import Config, load_toml, validate
+from pydantic import Field, create_model
+
+from tertulia.core.config import Cli, Config, load_toml, validate
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import ConfigError
 from tertulia.core.progress import Progress
-from tertulia.train.table import RECIPES
+from tertulia.train.registry import RECIPES
 
 
 class RecipeConfig(Config):
-    """What every recipe has: where its data is, where the run goes, and whether it goes on."""
+    """What every recipe has: where its data is, where the model goes, and whether to resume."""
 
     recipe: str = ""
-    """The recipe's name, so that a run's own config can be trained again."""
+    """The recipe's name, so that the config saved with a run can be trained again."""
     data: str = "sample"
     """A folder of data, or `sample` for the bundled corpus."""
     out: Path = Path("run")
-    """Folder for the trained model; it explains itself."""
+    """Folder for the trained model."""
     resume: bool = False
-    """Go on with a run that was interrupted, where its folder has one."""
+    """Resume an interrupted run, if the folder has one."""
+
+
+class TrainOptions(Config):
+    """What the command line can say about a run; the recipe's file says the rest."""
+
+    recipe: Annotated[Path, Cli(argument=True)]
+    """A TOML file: the key `recipe` names the recipe, the other keys configure it."""
+    data: str | None = None
+    """A folder of data, or `sample` for the bundled corpus; by default the one in the recipe."""
+    out: Path | None = None
+    """Folder for the trained model; by default the one in the recipe."""
+    resume: Annotated[bool | None, Cli("--resume")] = None
+    """Resume an interrupted run, if the folder has one."""
 
 
 C = TypeVar("C", bound=RecipeConfig)
 
 
-class Outcome(Protocol):
-    """What came of a training."""
+class TrainingOutcome(Protocol):
+    """The result of a training run."""
 
     @property
     def folder(self) -> Path:
@@ -37,7 +52,7 @@ class Outcome(Protocol):
         ...
 
     def figures(self) -> Mapping[str, Json]:
-        """What was measured, flat."""
+        """What was measured."""
         ...
 
 
@@ -47,15 +62,30 @@ class Recipe(Generic[C]):
 
     name: str
     config: type[C]
-    train: Callable[[C, Progress], Outcome]
+    train: Callable[[C, Progress], TrainingOutcome]
+
+
+def config_for(base: type[C], name: str, model: type[Config]) -> type[C]:
+    """The config of a recipe that several architectures share: the base, with an architecture's config as `model`."""
+    described = {field: base.model_fields[field].description for field in ("recipe", "model")}
+    only_name: Any = Literal[name]
+    return create_model(
+        f"{model.__name__.removesuffix('Config')}Recipe",
+        __base__=base,
+        __doc__=f"How {name} is trained.",
+        recipe=(only_name, Field(name, description=described["recipe"])),
+        model=(model, Field(model(), description=described["model"])),
+    )
 
 
 def read_recipe(file: Path, overrides: Mapping[str, Any] | None = None) -> tuple[Recipe[Any], RecipeConfig]:
-    """The recipe that a TOML file names under `recipe`, and its config; options that are None were not given."""
+    """The recipe that a TOML file names under `recipe`, and its config; overrides that are None were not given."""
     values = load_toml(file)
     name = values.get("recipe")
     if not isinstance(name, str):
-        raise ConfigError(f"{file} names no recipe.", hint=f"Begin it with recipe = one of: {', '.join(RECIPES)}")
+        raise ConfigError(
+            f"{file} names no recipe.", hint=f'Start it with recipe = "NAME", one of: {", ".join(RECIPES)}'
+        )
     recipe: Recipe[Any] = RECIPES.get(name)
     values |= {key: value for key, value in (overrides or {}).items() if value is not None}
     return recipe, validate(recipe.config, values, where=str(file))

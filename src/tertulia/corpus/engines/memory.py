@@ -1,6 +1,7 @@
-"""Giving memory back to the system. Workers keep freed memory for their next task, which is what makes them fast; but
-pieces of many sizes leave gaps that nothing fits into, and over hundreds of tasks a worker would grow to twice its
-size.
+"""Returning memory to the system.
+
+Workers keep freed memory for their next task, which makes them fast; but blocks of many sizes fragment the heap, and
+over hundreds of tasks a worker would grow to twice its size.
 """
 
 import ctypes
@@ -8,22 +9,22 @@ import os
 import sys
 from functools import lru_cache
 
-ENOUGH = 272 << 20
-"""Resident bytes up to which a worker may keep what it has freed."""
+KEEP_BYTES = 272 << 20
+"""Resident bytes up to which a worker may keep freed memory."""
 
 
-def give_back(*, above: int = ENOUGH) -> None:
-    """Let the system have all freed pages again, where the process holds more than so many bytes.
+def release_memory(*, above: int = KEEP_BYTES) -> None:
+    """Return all freed pages to the system if the process holds more than `above` bytes.
 
-    Only glibc keeps pages in that way and has a call to release them; with any other allocator this does nothing.
+    Only glibc keeps pages in this way and has a call to release them; with any other allocator this does nothing.
     """
     trim = _trim()
-    if trim is not None and resident() > above:
+    if trim is not None and resident_bytes() > above:
         trim(0)
 
 
-def resident() -> int:
-    """Bytes of this process that are in memory (Linux only; 0 elsewhere)."""
+def resident_bytes() -> int:
+    """Resident memory of this process (Linux only; 0 elsewhere)."""
     try:
         with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - read after every task
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

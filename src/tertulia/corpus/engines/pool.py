@@ -1,8 +1,8 @@
 """The default engine: a pool of processes on this machine.
 
-Workers are started as plain programs, so that a script which calls the library needs no `if __name__ == "__main__"`,
-and each holds the reading end of a pipe that closes with the driver. A worker that dies is replaced, and its task is
-done again, up to three times: a task that kills every worker is told apart from a worker that was killed.
+Workers are started as plain programs, so a script that calls the library needs no `if __name__ == "__main__"`, and
+each holds the reading end of a pipe that closes with the driver. A worker that dies is replaced and its task is run
+again, up to three times: that distinguishes a task that kills its workers from a worker that was killed.
 """
 
 import os
@@ -20,17 +20,17 @@ from tertulia.corpus.engines.base import ENVIRONMENT
 
 T = TypeVar("T")
 R = TypeVar("R")
-TRIES = 3
+ATTEMPTS = 3
 
 
 @dataclass(slots=True)
 class _Job:
     task: Any
-    tries: int = 0
+    attempts: int = 0
 
 
 class Pool:
-    """So many worker processes, started when they are first needed."""
+    """A fixed number of worker processes, started when first needed."""
 
     def __init__(self, workers: int) -> None:
         self._size = workers
@@ -39,46 +39,46 @@ class Pool:
 
     @property
     def pids(self) -> list[int]:
-        """Process ids of the living workers."""
+        """Process ids of the running workers."""
         return [worker.pid for worker in self._all if worker.poll() is None]
 
     def map(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
-        """The results as they come."""
+        """The results as they arrive."""
         waiting = deque(_Job(task) for task in tasks)
         with selectors.DefaultSelector() as selector:
             while waiting or selector.get_map():
                 while waiting and len(selector.get_map()) < self._size:
-                    self._give(function, waiting.popleft(), selector)
+                    self._assign(function, waiting.popleft(), selector)
                 for key, _ in selector.select():
                     worker, job = key.data
                     selector.unregister(key.fileobj)
                     try:
                         kind, value = pickle.load(worker.stdout)
                     except (EOFError, OSError, pickle.UnpicklingError):
-                        waiting.appendleft(self._again(worker, job))
+                        waiting.appendleft(self._retry(worker, job))
                         continue
                     self._idle.append(worker)
                     yield _result(kind, value)
 
-    def renew(self) -> None:
-        """End the workers that wait; nobody is at work between two calls of `map`."""
+    def restart_workers(self) -> None:
+        """Stop the workers; all are idle between two calls of `map`, which starts new ones."""
         self.close()
 
     def close(self) -> None:
-        """End the workers."""
+        """Stop the workers."""
         for worker in self._all:
             worker.kill()
         for worker in self._all:
-            _forget(worker)
+            _reap(worker)
         self._all, self._idle = [], []
 
-    def _give(self, function: Callable[[T], R], job: _Job, selector: selectors.BaseSelector) -> None:
+    def _assign(self, function: Callable[[T], R], job: _Job, selector: selectors.BaseSelector) -> None:
         worker = self._idle.pop() if self._idle else self._start()
         try:
             pickle.dump((function, job.task), worker.stdin)  # type: ignore[arg-type]
             worker.stdin.flush()  # type: ignore[union-attr]
         except OSError:
-            pass  # it died while idle: its output is at an end, and the selector will say so
+            pass  # it died while idle: its output has ended, which the selector reports
         selector.register(worker.stdout, selectors.EVENT_READ, (worker, job))  # type: ignore[arg-type]
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -89,31 +89,31 @@ class Pool:
         self._all.append(worker)
         return worker
 
-    def _again(self, worker: subprocess.Popen[bytes], job: _Job) -> _Job:
+    def _retry(self, worker: subprocess.Popen[bytes], job: _Job) -> _Job:
         self._all.remove(worker)
         worker.kill()
-        code = _forget(worker)
-        if job.tries + 1 == TRIES:
+        code = _reap(worker)
+        if job.attempts + 1 == ATTEMPTS:
             raise DataError(
-                f"A worker died {TRIES} times at the same task (exit code {code}).",
-                hint="Perhaps memory is short: use fewer workers, or more buckets.",
+                f"A worker died {ATTEMPTS} times on the same task (exit code {code}).",
+                hint="It may have run out of memory: use fewer --workers, or more --buckets.",
             )
-        return _Job(job.task, job.tries + 1)
+        return _Job(job.task, job.attempts + 1)
 
 
-def _forget(worker: subprocess.Popen[bytes]) -> int:
-    """Close a dead worker's pipes and take its exit code."""
+def _reap(worker: subprocess.Popen[bytes]) -> int:
+    """Close a dead worker's pipes and return its exit code."""
     for pipe in (worker.stdin, worker.stdout):
         try:
             if pipe:
                 pipe.close()
         except OSError:
-            pass  # what was still to be written to it
+            pass  # unsent data is lost with the worker
     return worker.wait()
 
 
 def _result(kind: str, value: Any) -> Any:
-    if kind == "refused":
+    if kind == "rejected":
         message, hint = value
         raise DataError(message, hint=hint)
     if kind == "failed":

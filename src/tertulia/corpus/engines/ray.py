@@ -13,24 +13,29 @@ R = TypeVar("R")
 
 
 class RayEngine:
-    """Ray core tasks of one core each; Ray itself does a task again whose worker or node is lost."""
+    """Ray core tasks of one core each; Ray itself reruns a task whose worker or node is lost."""
 
     def __init__(self, *, address: str | None = None, workers: int | None = None) -> None:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would send figures about its use; read on import
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry; Ray reads this on import
         try:
-            self._ray: Any = import_module("ray")  # by name, so that types are checked alike with and without it
+            self._ray: Any = import_module("ray")  # by name, so that types are checked the same with and without it
         except ImportError:
             raise MissingExtra("Ray", "pip install 'tertulia[ray]'") from None
-        self._mine = not self._ray.is_initialized()
-        if self._mine:
+        self._owns_ray = not self._ray.is_initialized()
+        if self._owns_ray:
             local = {} if address else {"num_cpus": workers or os.cpu_count(), "include_dashboard": False}
-            # "local", since without an address Ray would join whatever cluster it finds on this machine.
-            self._ray.init(
-                address=address or "local", log_to_driver=False, runtime_env={"env_vars": ENVIRONMENT}, **local
-            )
+            # "local", because without an address Ray would join any cluster it finds on this machine.
+            try:
+                self._ray.init(
+                    address=address or "local", log_to_driver=False, runtime_env={"env_vars": ENVIRONMENT}, **local
+                )
+            except ConnectionError:
+                raise TertuliaError(
+                    f"No Ray cluster answers at {address or 'local'}.", hint="Check --address, and that Ray is running."
+                ) from None
 
     def map(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
-        """The results as they come."""
+        """The results as they arrive."""
         remote = self._ray.remote(function).options(num_cpus=1, max_retries=10)
         waiting = [remote.remote(task) for task in tasks]
         while waiting:
@@ -44,10 +49,10 @@ class RayEngine:
             cause = error.cause
             raise cause if isinstance(cause, TertuliaError) else error from None
 
-    def renew(self) -> None:
-        """Ray looks after its workers itself."""
+    def restart_workers(self) -> None:
+        """Ray manages its workers itself."""
 
     def close(self) -> None:
-        """Leave the cluster, if it was entered here."""
-        if self._mine:
+        """Disconnect from the cluster, if this engine connected to it."""
+        if self._owns_ray:
             self._ray.shutdown()

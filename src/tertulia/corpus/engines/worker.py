@@ -1,7 +1,7 @@
 """A worker of the pool: reads pickled tasks from its standard input, writes pickled results, dies with its driver.
 
-A thread reads the input all the time. When the driver ends, however it ends, the pipe closes, and the worker leaves at
-once in the middle of whatever it does: nobody waits for it any more, and unfinished files are swept by the next run.
+A thread reads the input all the time. When the driver ends, however it ends, the pipe closes, and the worker exits at
+once in the middle of its task: nobody waits for the result any more, and the next run removes unfinished files.
 """
 
 import os
@@ -13,23 +13,23 @@ import traceback
 from typing import IO, Any
 
 from tertulia.core.errors import TertuliaError
-from tertulia.corpus.engines.memory import give_back
+from tertulia.corpus.engines.memory import release_memory
 
-_GONE = 3
-"""Exit code of a worker whose driver is gone."""
+_DRIVER_GONE = 3
+"""Exit code of a worker whose driver has ended."""
 
 
 def main() -> None:
-    """Work until the driver is gone."""
+    """Work until the driver ends."""
     results = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a library prints must not get among the results
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # output of libraries must not mix with the results
     tasks: queue.Queue[Any] = queue.Queue()
     threading.Thread(target=_listen, args=(sys.stdin.buffer, tasks), daemon=True).start()
     while True:
         function, task = tasks.get()
-        pickle.dump(_answer(function, task), results)
+        pickle.dump(_run(function, task), results)
         results.flush()
-        give_back()
+        release_memory()
 
 
 def _listen(tasks_in: IO[bytes], tasks: "queue.Queue[Any]") -> None:
@@ -37,15 +37,15 @@ def _listen(tasks_in: IO[bytes], tasks: "queue.Queue[Any]") -> None:
         while True:
             tasks.put(pickle.load(tasks_in))  # from our own driver, over a pipe that only it holds
     finally:
-        os._exit(_GONE)
+        os._exit(_DRIVER_GONE)
 
 
-def _answer(function: Any, task: Any) -> tuple[str, Any]:
-    """A result; or an error in plain words, since not every exception survives pickling."""
+def _run(function: Any, task: Any) -> tuple[str, Any]:
+    """A result, or an error as text, since not every exception can be pickled."""
     try:
         return "result", function(task)
     except TertuliaError as error:
-        return "refused", (error.message, error.hint)
+        return "rejected", (error.message, error.hint)
     except Exception:
         return "failed", traceback.format_exc()
 

@@ -1,7 +1,7 @@
-"""The order of the stages, the same for every engine: scatter, learn subwords, repeats, harvest, add up.
+"""The order of the stages, the same for every engine: scatter, learn subwords, find repeats, extract, sum up.
 
-A run may be killed at any point. What is done has markers, what is half done has none, and a rerun does the rest; the
-folder `_work` with all that is in between goes when the funnel, which is written last, is there.
+A run may be killed at any point. Finished tasks have markers, unfinished ones have none, and a rerun does the rest. The
+folder `_work` with all intermediate files is removed once the funnel, which is written last, is there.
 """
 
 from collections.abc import Mapping
@@ -10,19 +10,19 @@ from pathlib import Path
 
 import numpy as np
 
+from tertulia.artefacts.files import atomic_write, remove_unfinished
 from tertulia.core.codec import Problems
 from tertulia.core.errors import DamagedLine, DataError
 from tertulia.core.progress import Progress
 from tertulia.corpus.engines.base import Engine
-from tertulia.corpus.engines.memory import give_back
-from tertulia.corpus.mining.files import appearing, sweep
-from tertulia.corpus.mining.harvest import Harvested, HarvestTask, harvest, harvested
+from tertulia.corpus.engines.memory import release_memory
+from tertulia.corpus.mining.extract import ExtractResult, ExtractTask, extract_pairs, finished_extract
 from tertulia.corpus.mining.pairs import PAIRS, WHOLE
 from tertulia.corpus.mining.reading import lines_before
-from tertulia.corpus.mining.repeats import RepeatsTask, repeats
-from tertulia.corpus.mining.scatter import Scattered, ScatterTask, read_sample, scatter, scattered
-from tertulia.corpus.mining.shapes import Cleaning
-from tertulia.corpus.mining.sources import Source, parts_of
+from tertulia.corpus.mining.repeats import RepeatsTask, find_repeats
+from tertulia.corpus.mining.scatter import ScatterResult, ScatterTask, finished_scatter, read_sample, scatter
+from tertulia.corpus.mining.schemas import Cleaning
+from tertulia.corpus.mining.sources import Source, chunks_of
 from tertulia.corpus.rules import MiningRules
 from tertulia.corpus.subwords import SubwordCounter, read_subwords, train_subwords
 from tertulia.corpus.trees import Funnel
@@ -30,14 +30,14 @@ from tertulia.corpus.trees import Funnel
 WORK = "_work"
 SUBWORDS = "subwords.model"
 _LARGE = 1 << 30
-"""Bytes of input above which starting workers anew after reading costs less than the memory they hold on to."""
+"""Bytes of input above which restarting the workers after reading costs less than the memory they hold on to."""
 _RANGE_BYTES = 256 << 20
-"""Bytes of input for each range of text hashes: some 20 MB of hashes at a time."""
+"""Bytes of input per range of text hashes: about 20 MB of hashes at a time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """All that decides what comes out."""
+class MiningJob:
+    """Everything that determines the results."""
 
     out: Path
     sources: tuple[Source, ...]
@@ -50,29 +50,29 @@ class Plan:
     vocabulary: int = 8000
     sample: int = 100_000
     seed: int = 0
-    lexicon: tuple[str, ...] = ()
+    unsafe_phrases: tuple[str, ...] = ()
     marked_is_unsafe: bool = True
     whole: bool = False
 
     @property
     def work(self) -> Path:
-        """Where everything lies that is not a result."""
+        """The folder for everything that is not a result."""
         return self.out.resolve() / WORK
 
     @property
-    def weight(self) -> int:
+    def estimated_bytes(self) -> int:
         """About how many bytes of JSON lines there are."""
-        return sum(source.weight for source in self.sources)
+        return sum(source.estimated_bytes for source in self.sources)
 
     @property
     def ranges(self) -> int:
-        """Into how many ranges the hashes of texts are cut."""
-        return 1 + self.weight // _RANGE_BYTES
+        """Into how many ranges the hashes of texts are split."""
+        return 1 + self.estimated_bytes // _RANGE_BYTES
 
 
 @dataclass(slots=True)
-class Yield:
-    """What came out."""
+class MiningResult:
+    """The counts of a finished run."""
 
     funnel: Funnel
     problems: Problems
@@ -80,135 +80,134 @@ class Yield:
     whole: int
 
 
-def run(plan: Plan, engine: Engine, progress: Progress, *, strict: bool = False) -> Yield:
+def run_stages(job: MiningJob, engine: Engine, progress: Progress, *, strict: bool = False) -> MiningResult:
     """Do whatever is not done yet."""
-    for kind in (PAIRS, WHOLE)[: 1 + plan.whole]:
-        (plan.out / kind).mkdir(parents=True, exist_ok=True)
-    parts, problems = _scatter(plan, engine, progress, strict)
-    counter = _subwords(plan, parts, progress)
-    repeated = _repeats(plan, parts, engine, progress)
-    if plan.weight > _LARGE:
-        engine.renew()
-    funnel, whole = _harvest(plan, parts, repeated, engine, progress)
-    sweep(plan.out)  # what a node that was lost on the way has left
-    return Yield(funnel, problems, counter.vocabulary, whole)
+    for kind in (PAIRS, WHOLE)[: 1 + job.whole]:
+        (job.out / kind).mkdir(parents=True, exist_ok=True)
+    parts, problems = _scatter(job, engine, progress, strict)
+    counter = _subwords(job, parts, progress)
+    repeated = _repeats(job, parts, engine, progress)
+    if job.estimated_bytes > _LARGE:
+        engine.restart_workers()
+    funnel, whole = _extract(job, parts, repeated, engine, progress)
+    remove_unfinished(job.out)  # left by a node that was lost on the way
+    return MiningResult(funnel, problems, counter.vocabulary, whole)
 
 
-def _scatter(plan: Plan, engine: Engine, progress: Progress, strict: bool) -> tuple[list[Scattered], Problems]:
-    parts = [part for source in plan.sources for part in parts_of(source, size=plan.block_bytes)]
-    rate = 0.0 if plan.subwords or not plan.weight else plan.sample / plan.weight
+def _scatter(job: MiningJob, engine: Engine, progress: Progress, strict: bool) -> tuple[list[ScatterResult], Problems]:
+    chunks = [chunk for source in job.sources for chunk in chunks_of(source, size=job.block_bytes)]
+    sample_rate = 0.0 if job.subwords or not job.estimated_bytes else job.sample / job.estimated_bytes
     tasks = [
         ScatterTask(
             number,
-            part,
-            str(plan.work),
-            plan.buckets,
-            plan.ranges,
-            plan.block_bytes,
-            dict(plan.fields),
-            plan.cleaning,
-            rate,
-            plan.seed,
+            chunk,
+            str(job.work),
+            job.buckets,
+            job.ranges,
+            job.block_bytes,
+            dict(job.fields),
+            job.cleaning,
+            sample_rate,
+            job.seed,
         )
-        for number, part in enumerate(parts)
+        for number, chunk in enumerate(chunks)
     ]
     progress.step("Reading messages", total=len(tasks))
-    done = {task.number: found for task in tasks if (found := scattered(task))}
+    done = {task.number: result for task in tasks if (result := finished_scatter(task))}
     progress.advance(len(done))
-    for found in engine.map(scatter, [task for task in tasks if task.number not in done]):
-        done[found.number] = found
+    for result in engine.map(scatter, [task for task in tasks if task.number not in done]):
+        done[result.number] = result
         progress.advance()
-        if strict and found.damaged:
+        if strict and result.damaged:
             break
     problems = _problems(tasks, done, strict)
-    if not sum(found.messages for found in done.values()):
-        names = ", ".join(source.name for source in plan.sources)
+    if not sum(result.messages for result in done.values()):
+        names = ", ".join(source.name for source in job.sources)
         raise DataError(f"There are no messages in {names}.", hint="Messages are records with an id and a text.")
     return [done[task.number] for task in tasks], problems
 
 
-def _problems(tasks: list[ScatterTask], done: Mapping[int, Scattered], strict: bool) -> Problems:
-    """The damaged lines of all parts, with their numbers in the whole file; the first one raises where strict."""
+def _problems(tasks: list[ScatterTask], done: Mapping[int, ScatterResult], strict: bool) -> Problems:
+    """The damaged lines of all chunks, numbered within their file; if strict, the first one raises."""
     problems = Problems()
     for task in tasks:
-        found = done.get(task.number)
-        if found is None or not found.damaged:
+        result = done.get(task.number)
+        if result is None or not result.damaged:
             continue
-        before = lines_before(task.part) if len(problems.examples) < problems.keep else 0
-        for line, why in found.examples:
-            error = DamagedLine(task.part.source.path, before + line, why)
+        before = lines_before(task.chunk) if len(problems.examples) < problems.keep else 0
+        for line, why in result.examples:
+            error = DamagedLine(task.chunk.source.path, before + line, why)
             if strict:
                 raise error
             problems.add(error)
-        problems.count += found.damaged - len(found.examples)
+        problems.count += result.damaged - len(result.examples)
     return problems
 
 
-def _subwords(plan: Plan, parts: list[Scattered], progress: Progress) -> SubwordCounter:
-    """The given model, or one learned from the sample; a copy of it goes with the results."""
-    path = plan.out / SUBWORDS
+def _subwords(job: MiningJob, parts: list[ScatterResult], progress: Progress) -> SubwordCounter:
+    """The given model, or one learned from the sample; a copy is saved with the results."""
+    path = job.out / SUBWORDS
     if not path.is_file():
-        if plan.subwords:
-            counter = read_subwords(plan.subwords)
+        if job.subwords:
+            counter = read_subwords(job.subwords)
         else:
-            sample = [text for found in parts for text in read_sample(found.paths(plan.work, "sample"))]
+            sample = [text for result in parts for text in read_sample(result.paths(job.work, "sample"))]
             progress.step(f"Learning subwords from {len(sample)} messages")
-            counter = train_subwords(sample, vocabulary=plan.vocabulary)
-        with appearing(path, durable=True) as file:
+            counter = train_subwords(sample, vocabulary=job.vocabulary)
+        with atomic_write(path, durable=True) as file:
             counter.save(file)
-        give_back(above=0)  # the sample and all that was counted in it
+        release_memory(above=0)  # the sample and everything that was counted in it
     return SubwordCounter(path.read_bytes())
 
 
-def _repeats(plan: Plan, parts: list[Scattered], engine: Engine, progress: Progress) -> Path:
-    path = plan.work / "repeated.npy"
+def _repeats(job: MiningJob, parts: list[ScatterResult], engine: Engine, progress: Progress) -> Path:
+    path = job.work / "repeated.npy"
     if not path.is_file():
-        files = tuple(file for found in parts for file in found.paths(plan.work, "hashes"))
-        tasks = [RepeatsTask(number, files, plan.rules.max_repeats) for number in range(plan.ranges)]
+        files = tuple(file for result in parts for file in result.paths(job.work, "hashes"))
+        tasks = [RepeatsTask(number, files, job.rules.max_repeats) for number in range(job.ranges)]
         progress.step("Counting repeated texts", total=len(tasks))
-        found = [np.zeros(0, np.uint64)]
-        for hashes in engine.map(repeats, tasks):
-            found.append(hashes)
+        repeated = [np.zeros(0, np.uint64)]
+        for hashes in engine.map(find_repeats, tasks):
+            repeated.append(hashes)
             progress.advance()
-        with appearing(path) as unfinished, unfinished.open("wb") as file:
-            np.save(file, np.sort(np.concatenate(found)))
+        with atomic_write(path) as unfinished, unfinished.open("wb") as file:
+            np.save(file, np.sort(np.concatenate(repeated)))
     return path
 
 
-def _harvest(
-    plan: Plan, parts: list[Scattered], repeated: Path, engine: Engine, progress: Progress
+def _extract(
+    job: MiningJob, parts: list[ScatterResult], repeated: Path, engine: Engine, progress: Progress
 ) -> tuple[Funnel, int]:
     tasks = [
-        HarvestTask(
+        ExtractTask(
             number,
-            tuple(file for found in parts for file in found.paths(plan.work, "messages")),
-            str(plan.work),
-            str(plan.out.resolve()),
-            plan.rules,
-            str((plan.out / SUBWORDS).resolve()),
+            tuple(file for result in parts for file in result.paths(job.work, "messages")),
+            str(job.work),
+            str(job.out.resolve()),
+            job.rules,
+            str((job.out / SUBWORDS).resolve()),
             str(repeated),
-            plan.lexicon,
-            plan.marked_is_unsafe,
-            plan.whole,
+            job.unsafe_phrases,
+            job.marked_is_unsafe,
+            job.whole,
         )
-        for number in range(plan.buckets)
+        for number in range(job.buckets)
     ]
     progress.step("Mining", total=len(tasks))
     funnel, whole = Funnel(), 0
 
-    def count(found: Harvested) -> None:
+    def add(result: ExtractResult) -> None:
         nonlocal whole
-        funnel.add(found.funnel)
-        whole += found.whole
+        funnel.add(result.funnel)
+        whole += result.whole
         progress.advance()
 
-    todo = []
+    remaining = []
     for task in tasks:
-        done = harvested(task)
-        if done:
-            count(done)
+        if previous := finished_extract(task):
+            add(previous)
         else:
-            todo.append(task)
-    for found in engine.map(harvest, todo):
-        count(found)
+            remaining.append(task)
+    for result in engine.map(extract_pairs, remaining):
+        add(result)
     return funnel, whole

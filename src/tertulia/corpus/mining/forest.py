@@ -1,7 +1,8 @@
-"""The shape of the trees in a batch of whole threads: who answers whom, who stands in a circle, who goes with whom.
+"""The trees in a batch of complete threads: parents, cycles, ancestors, and paths from the root to a reply.
 
-Rows are numbered 0 to n - 1, and n stands for "above every root", so that following a parent never leaves the array.
-Walks to the root are done for all rows at once by pointer doubling: after k rounds each row points 2^k ancestors up.
+Rows are numbered 0 to n - 1. Row n stands for "above every root", so following a parent never leaves the array: roots
+point to n, and n points to itself. Walks to the root run for all rows at once by pointer doubling: after k rounds each
+row points 2^k ancestors up, so log2(n) rounds are enough for a thread of any depth.
 """
 
 from collections.abc import Iterator
@@ -12,20 +13,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tertulia.corpus.mining.columns import Flags, Ints, StringArray
-from tertulia.corpus.mining.hashing import Hashes, hash_texts, is_among, place_among, together
+from tertulia.corpus.mining.hashing import Hashes, combine, hash_texts, index_in_sorted, is_in_sorted
 
 
-class Links(NamedTuple):
-    """Who answers whom."""
+class ParentLinks(NamedTuple):
+    """Which row replies to which."""
 
-    parent: Ints
+    parent: Ints  # (rows,)
     """Row of the parent; the number of rows where there is none."""
-    lost: Flags
-    """Orphans, and all whose line upwards goes in a circle."""
+    invalid: Flags  # (rows,)
+    """Orphans, and all rows whose path upwards ends in a cycle."""
 
 
 def first_of_each(keys: Hashes) -> Ints | None:
-    """The rows to keep, in order, where some key occurs twice: the first of each; None where all differ."""
+    """The first row of each key, in order; None if no key occurs twice."""
     ordered = np.sort(keys)
     if (ordered[1:] != ordered[:-1]).all():
         return None
@@ -33,78 +34,81 @@ def first_of_each(keys: Hashes) -> Ints | None:
 
 
 def message_keys(thread_hashes: Hashes, ids: StringArray) -> Hashes:
-    """What tells messages apart: thread and id."""
-    return together(thread_hashes, hash_texts(ids))
+    """What identifies a message: thread and id."""
+    return combine(thread_hashes, hash_texts(ids))
 
 
-def link(keys: Hashes, wanted: Hashes, parents: StringArray, threads: StringArray) -> Links:
-    """Find every row's parent: the row whose key is wanted.
+def link_parents(keys: Hashes, parent_keys: Hashes, parents: StringArray, threads: StringArray) -> ParentLinks:
+    """Find every row's parent: the row whose key equals the row's parent key.
 
-    A reply to the thread itself, whose opening is not there, opens a tree of its own.
+    A reply to the thread itself, whose opening message is missing, becomes a root.
     """
     rows = len(keys)
     order = np.argsort(keys, kind="stable")
     has_parent = pc.is_valid(parents).to_numpy(zero_copy_only=False)
     ordered = keys[order]
-    found = has_parent & is_among(wanted, ordered)
+    resolved = has_parent & is_in_sorted(parent_keys, ordered)
     parent = np.full(rows, rows, np.int64)
-    parent[found] = order[place_among(wanted[found], ordered)]
+    parent[resolved] = order[index_in_sorted(parent_keys[resolved], ordered)]
     to_thread = pc.fill_null(pc.equal(parents, threads), False).to_numpy(zero_copy_only=False)
-    orphan = has_parent & ~found & ~to_thread
-    return Links(parent, orphan | _in_circles(parent))
+    orphan = has_parent & ~resolved & ~to_thread
+    return ParentLinks(parent, orphan | _leads_to_cycle(parent))
 
 
-def _in_circles(parent: Ints) -> Flags:
+def _leads_to_cycle(parent: Ints) -> Flags:
     rows = len(parent)
     above = np.append(parent, rows)
     for _ in range(rows.bit_length()):
         if (above == rows).all():
             break
         above = above[above]
-    return np.asarray(above[:rows] != rows)
+    return np.asarray(above[:rows] != rows)  # more than n steps up and still not above a root
 
 
-def with_ancestors(gone: Flags, parent: Ints) -> Flags:
-    """Rows that are gone themselves or have an ancestor that is."""
+def with_descendants(removed: Flags, parent: Ints) -> Flags:
+    """Rows that are removed themselves or have a removed ancestor."""
     rows = len(parent)
-    above, gone = np.append(parent, rows), np.append(gone, False)
+    above, removed = np.append(parent, rows), np.append(removed, False)
     for _ in range(rows.bit_length()):
         if (above == rows).all():
             break
-        gone = gone | gone[above]
+        removed = removed | removed[above]  # now covers twice as many ancestors
         above = above[above]
-    return np.asarray(gone[:rows])
+    return np.asarray(removed[:rows])
 
 
-class Lines(NamedTuple):
-    """For some rows, the line of rows that leads to each, oldest first and the row itself last."""
+class Paths(NamedTuple):
+    """For some rows, the path of rows that leads to each, oldest first and the row itself last.
 
-    ends: Ints
-    """The row each line leads to."""
-    offsets: Ints
-    members: Ints
+    Ragged arrays: path i is members[offsets[i]:offsets[i + 1]].
+    """
 
-    def without_ends(self) -> "Lines":
-        """Only what comes before."""
+    ends: Ints  # (paths,)
+    """The row each path leads to."""
+    offsets: Ints  # (paths + 1,)
+    members: Ints  # (offsets[-1],)
+
+    def without_ends(self) -> "Paths":
+        """Only the ancestors. Every path loses one member, so the offset of path i moves down by i."""
         before = np.ones(len(self.members), np.bool_)
         before[self.offsets[1:] - 1] = False
-        return Lines(self.ends, self.offsets - np.arange(len(self.offsets)), self.members[before])
+        return Paths(self.ends, self.offsets - np.arange(len(self.offsets)), self.members[before])
 
 
-def lines_to(ends: Ints, parent: Ints, *, context: int) -> Lines:
-    """The rows with up to `context` ancestors each."""
+def paths_to(ends: Ints, parent: Ints, *, context: int) -> Paths:
+    """The paths to the given rows with up to `context` ancestors each."""
     above = np.append(parent, len(parent))
-    table = np.empty((len(ends), context + 1), np.int64)
+    table = np.empty((len(ends), context + 1), np.int64)  # (paths, context + 1), filled from the right
     row = ends
-    for place in range(context, -1, -1):
-        table[:, place] = row
+    for column in range(context, -1, -1):
+        table[:, column] = row
         row = above[row]
-    real = table != len(parent)
-    return Lines(ends, np.concatenate([[0], np.cumsum(real.sum(1))]), table[real])
+    is_row = table != len(parent)
+    return Paths(ends, np.concatenate([[0], np.cumsum(is_row.sum(1))]), table[is_row])
 
 
 def depths(parent: Ints) -> Ints:
-    """How many ancestors each row has. Not for circles."""
+    """How many ancestors each row has. There must be no cycles."""
     rows = len(parent)
     above = np.append(parent, rows)
     depth = (above != rows).astype(np.int64)
@@ -116,8 +120,8 @@ def depths(parent: Ints) -> Ints:
     return np.asarray(depth[:rows])
 
 
-def whole_lines(ends: Ints, parent: Ints, *, at_most: int = 400_000) -> Iterator[Lines]:
-    """The rows with all their ancestors, some at a time: no more than about `at_most` members together."""
+def full_paths(ends: Ints, parent: Ints, *, at_most: int = 400_000) -> Iterator[Paths]:
+    """The paths to the given rows with all ancestors, in pieces of about `at_most` members to bound the memory."""
     above = np.append(parent, len(parent))
     sizes = depths(parent)[ends] + 1
     piece = np.cumsum(sizes) // at_most
@@ -125,33 +129,34 @@ def whole_lines(ends: Ints, parent: Ints, *, at_most: int = 400_000) -> Iterator
         chosen = piece == number
         offsets = np.concatenate([[0], np.cumsum(sizes[chosen])])
         members = np.empty(offsets[-1], np.int64)
-        place, row = offsets[1:] - 1, ends[chosen]
-        while len(row):
-            members[place] = row
+        position, row = offsets[1:] - 1, ends[chosen]
+        while len(row):  # one step up per round; paths that reached their root drop out
+            members[position] = row
             more = above[row] != len(parent)
-            place, row = place[more] - 1, above[row[more]]
-        yield Lines(ends[chosen], offsets, members)
+            position, row = position[more] - 1, above[row[more]]
+        yield Paths(ends[chosen], offsets, members)
 
 
 def leaves(kept: Flags, parent: Ints) -> Ints:
-    """Kept replies that no kept message answers."""
-    answered = np.zeros(len(parent) + 1, np.bool_)
-    answered[parent[kept]] = True
-    return np.flatnonzero(kept & ~answered[: len(parent)] & (parent < len(parent)))
+    """Kept replies without a kept reply."""
+    has_reply = np.zeros(len(parent) + 1, np.bool_)
+    has_reply[parent[kept]] = True
+    return np.flatnonzero(kept & ~has_reply[: len(parent)] & (parent < len(parent)))
 
 
-def as_lists(lines: Lines, values: pa.Array) -> pa.Array:
-    """A list of values for each line.
+def as_lists(paths: Paths, values: pa.Array) -> pa.Array:
+    """A list of values for each path.
 
-    The values go in as a dictionary, each once however many lines it is in: Parquet stores just that, and no text has
-    to be copied for every reply below it. Were a value in it twice, the writer would silently write all of them out.
+    The values go in as a dictionary, each once however many paths it is in: Parquet stores exactly that, and no text
+    has to be copied for every reply below it. If a value were in the dictionary twice, the writer would silently fall
+    back to writing all values in full.
     """
     used = np.zeros(len(values), np.bool_)
-    used[lines.members] = True
-    place = np.cumsum(used, dtype=np.int32) - np.int32(1)
-    once = values.filter(pa.array(used)).dictionary_encode()
-    indices = once.indices.to_numpy()[place[lines.members]]
+    used[paths.members] = True
+    position = np.cumsum(used, dtype=np.int32) - np.int32(1)  # index of each used row among the used rows
+    unique = values.filter(pa.array(used)).dictionary_encode()
+    indices = unique.indices.to_numpy()[position[paths.members]]
     return pa.ListArray.from_arrays(
-        pa.array(lines.offsets.astype(np.int32)),
-        pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32()), once.dictionary),
+        pa.array(paths.offsets.astype(np.int32)),
+        pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32()), unique.dictionary),
     )

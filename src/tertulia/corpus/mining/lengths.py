@@ -1,9 +1,11 @@
-"""Whether a text has too few or too many subwords, mostly without counting them.
+"""Whether a text has too few or too many subwords, mostly without encoding it.
 
-No subword reaches over a blank, so a text has the sum of its words' subwords, and the counts of words are remembered.
-In plain ASCII not even that is needed for most texts: a word has at least one subword, and at most one for each of its
-characters and one more, so that a word never seen before seldom matters. (Elsewhere normalisation may take characters
-away or split them.) A given model whose subwords do reach over blanks is recognised, and then every text is encoded.
+No subword crosses a space, so a text has the sum of its words' subwords, and the counts of words are cached. In plain
+ASCII most texts need not even that: a word has at least one subword, and at most one for each of its characters plus
+one for the space before it. If these bounds already decide the rule, nothing is looked up; words that are not cached
+are encoded only where the bounds of their row stay undecided. (Beyond ASCII, normalisation may remove or split
+characters, so the bounds do not hold.) A given model whose subwords do cross spaces is detected, and then every text is
+encoded.
 """
 
 from functools import lru_cache
@@ -17,91 +19,96 @@ import sentencepiece
 from tertulia.corpus.mining.columns import Flags, Ints, StringArray, Texts, are_blanks, blocks, runs_in_rows, texts_of
 from tertulia.corpus.mining.hashing import Hashes, hash_words
 
-_MARK = "\u2581"
-"""SentencePiece's sign for a blank."""
-_REMEMBERED = 1 << 20
-"""Words whose counts are kept, each in the place that its hash gives; a newcomer takes the place of an older one."""
-_MANY = 0xFFFF
-"""No count is larger than this; `high` must not be either."""
+_BLANK = "\u2581"
+"""SentencePiece's symbol for a space."""
+_CACHE_SIZE = 1 << 20
+"""Words whose counts are cached, each in the slot given by its hash; a new word evicts the old one of its slot."""
+_MAX_COUNT = 0xFFFF
+"""Counts are capped here; `high` must not exceed it."""
 _PROBES = ("a few  plain words, and then some more", "Don't! 10,000 times (or so)...\n\nno", " x\ty ")
 
 
-class Lengths:
-    """Judges lengths with one SentencePiece model."""
+class LengthFilter:
+    """Finds texts whose subword count, by one SentencePiece model, is out of bounds."""
 
     def __init__(self, model: bytes) -> None:
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        self._known: Hashes = np.zeros(_REMEMBERED, np.uint64)
-        self._counts = np.zeros(_REMEMBERED, np.uint16)
-        self.by_words = self._is_word_by_word()
+        self._cached_hashes: Hashes = np.zeros(_CACHE_SIZE, np.uint64)
+        self._cached_counts = np.zeros(_CACHE_SIZE, np.uint16)
+        self.word_by_word = self._is_word_by_word()
 
     def out_of_bounds(self, array: StringArray, plain: Flags, *, low: int, high: int) -> Flags:
         """Which texts have fewer than `low` or more than `high` subwords; `plain` says which are ASCII."""
-        parts = [self._outside(array[part], plain[part], low, high) for part in blocks(len(array))]
+        parts = [self._check_block(array[part], plain[part], low, high) for part in blocks(len(array))]
         return np.concatenate(parts)
 
-    def _outside(self, array: StringArray, plain: Flags, low: int, high: int) -> Flags:
-        if not self.by_words:
-            return _outside(self._encoded(array), low, high)
+    def _check_block(self, array: StringArray, plain: Flags, low: int, high: int) -> Flags:
+        if not self.word_by_word:
+            return _outside(self._encode_texts(array), low, high)
         texts = texts_of(array)
         starts, ends, rows = runs_in_rows(~are_blanks(texts.data), texts.offsets)
         least = np.bincount(rows, minlength=len(array))
         most = np.bincount(rows, weights=ends - starts, minlength=len(array)).astype(np.int64) + least
-        bad = (most < low) | (least > high)
-        open_rows = ~plain | (~bad & ((least < low) | (most > high)))
-        if open_rows.any():
-            mine = open_rows[rows]
-            bad[open_rows] = self._counted(texts, starts[mine], ends[mine], rows[mine], plain, low, high)[open_rows]
-        return bad
+        outside, undecided = _decide(least, most, plain, low, high)
+        if undecided.any():
+            chosen = undecided[rows]
+            checked = self._check_words(texts, starts[chosen], ends[chosen], rows[chosen], plain, low, high)
+            outside[undecided] = checked[undecided]
+        return outside
 
-    def _counted(self, texts: Texts, starts: Ints, ends: Ints, rows: Ints, plain: Flags, low: int, high: int) -> Flags:
-        """The same for rows whose words have to be looked up. Words that nothing is remembered of are encoded only
-        where the others leave it open whether their row is within bounds.
-        """
+    def _check_words(
+        self, texts: Texts, starts: Ints, ends: Ints, rows: Ints, plain: Flags, low: int, high: int
+    ) -> Flags:
+        """The same for rows whose words have to be looked up, with bounds tightened by the cached counts."""
 
-        def total(values: npt.NDArray[Any]) -> Ints:
+        def sum_by_row(values: npt.NDArray[Any]) -> Ints:
             return np.bincount(rows, weights=values, minlength=len(plain)).astype(np.int64)
 
         hashes = hash_words(texts.data, starts, ends)
-        places = (hashes & np.uint64(_REMEMBERED - 1)).astype(np.int64)
-        counts, known = self._counts[places], self._known[places] == hashes
-        least, most = total(np.where(known, counts, 1)), total(np.where(known, counts, ends - starts + 1))
-        bad = (most < low) | (least > high)
-        open_rows = ~plain | (~bad & ((least < low) | (most > high)))
-        new = np.flatnonzero(~known & open_rows[rows])
+        slots = (hashes & np.uint64(_CACHE_SIZE - 1)).astype(np.int64)
+        counts, cached = self._cached_counts[slots], self._cached_hashes[slots] == hashes
+        least, most = sum_by_row(np.where(cached, counts, 1)), sum_by_row(np.where(cached, counts, ends - starts + 1))
+        outside, undecided = _decide(least, most, plain, low, high)
+        new = np.flatnonzero(~cached & undecided[rows])
         if len(new):
             counts[new] = self._encode_words(texts, starts[new], ends[new], hashes[new])
-            return np.where(open_rows, _outside(total(counts), low, high), bad)
-        return np.where(open_rows, _outside(least, low, high), bad)
+            return np.where(undecided, _outside(sum_by_row(counts), low, high), outside)
+        return np.where(undecided, _outside(least, low, high), outside)  # all words cached: least is the exact count
 
-    def _encoded(self, array: StringArray) -> Ints:
+    def _encode_texts(self, array: StringArray) -> Ints:
         return np.array([len(pieces) for pieces in self._processor.encode(array.to_pylist(), num_threads=1)], np.int64)
 
     def _encode_words(self, texts: Texts, starts: Ints, ends: Ints, hashes: Hashes) -> npt.NDArray[np.uint16]:
-        """Subwords of each word, which from now on are remembered."""
-        different, first, back = np.unique(hashes, return_index=True, return_inverse=True)
+        """Subwords of each word; the counts go into the cache."""
+        distinct, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
         data = texts.data.tobytes()
         spans = zip(starts[first].tolist(), ends[first].tolist(), strict=True)
         pieces = self._processor.encode([data[a:b].decode() for a, b in spans], num_threads=1)
-        counted = np.array([min(len(p), _MANY) for p in pieces], np.uint16)
-        places = (different & np.uint64(_REMEMBERED - 1)).astype(np.int64)
-        self._known[places], self._counts[places] = different, counted
-        return counted[back]
+        counts = np.array([min(len(p), _MAX_COUNT) for p in pieces], np.uint16)
+        slots = (distinct & np.uint64(_CACHE_SIZE - 1)).astype(np.int64)
+        self._cached_hashes[slots], self._cached_counts[slots] = distinct, counts
+        return counts[inverse]
 
     def _is_word_by_word(self) -> bool:
-        """Whether subwords begin with a word and end with it, so that a text has the sum of its words' subwords."""
+        """Whether no subword crosses a space, so that a text has the sum of its words' subwords."""
         processor = self._processor
         pieces = (processor.id_to_piece(i) for i in range(processor.vocab_size()))
-        if any(_MARK in piece[1:] for piece in pieces):
+        if any(_BLANK in piece[1:] for piece in pieces):
             return False
         sums = (sum(len(processor.encode(word)) for word in probe.split()) for probe in _PROBES)
         return [len(processor.encode(probe)) for probe in _PROBES] == list(sums)
 
 
 @lru_cache(maxsize=1)
-def load_lengths(path: str) -> Lengths:
-    """The judge for a model file: read once by each process, so that what it remembers is kept from task to task."""
-    return Lengths(Path(path).read_bytes())
+def load_length_filter(path: str) -> LengthFilter:
+    """The filter for a model file: loaded once per process, so that its cache survives from task to task."""
+    return LengthFilter(Path(path).read_bytes())
+
+
+def _decide(least: Ints, most: Ints, plain: Flags, low: int, high: int) -> tuple[Flags, Flags]:
+    """Rows that are certainly out of bounds, and rows that the bounds on their counts leave undecided."""
+    outside = (most < low) | (least > high)
+    return outside, ~plain | (~outside & ((least < low) | (most > high)))
 
 
 def _outside(counts: Ints, low: int, high: int) -> Flags:

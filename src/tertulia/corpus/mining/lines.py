@@ -1,7 +1,7 @@
-"""JSON lines to columns: all at once where every line is whole, one by one where some are damaged.
+"""JSON lines to columns: a block at once if all its lines are intact, line by line if some are damaged.
 
-Polars reads a block of lines quickly but refuses it altogether for one bad line, and takes half a surrogate pair for a
-zero. So a block that it refuses, or that could hold such a half, is read a second time line by line, to say which
+Polars parses a block quickly, but rejects all of it for one bad line, and reads an unpaired surrogate as a zero byte.
+A block that it rejects, or that could contain such a surrogate, is therefore read again line by line to find out which
 lines are damaged and why.
 """
 
@@ -12,10 +12,10 @@ import orjson
 import polars as pl
 
 from tertulia.core.dialogue import Json
-from tertulia.corpus.mining.shapes import FIELDS, Cleaning, Shape, columns
+from tertulia.corpus.mining.schemas import FIELDS, Cleaning, Schema, columns
 
 _SURROGATES = re.compile(rb"\\u[dD](?:[89abAB]..(?:\\u[dD][c-fC-F]..)?|[c-fC-F]..)", re.DOTALL)
-"""A pair of them, or one that is alone."""
+"""An escaped surrogate pair, or a single surrogate."""
 
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -29,62 +29,62 @@ class Damage(NamedTuple):
     why: str
 
 
-class Parsed(NamedTuple):
+class ParsedBlock(NamedTuple):
     """A block of lines."""
 
     frame: pl.DataFrame
-    """As `shapes.columns` makes it; whole rows only."""
+    """The intact messages, as `schemas.columns` returns them."""
     damage: list[Damage]
 
 
-def parse_lines(block: bytes, shape: Shape, cleaning: Cleaning) -> Parsed:
-    """The messages of a block of whole lines, and what was wrong with the others."""
+def parse_lines(block: bytes, schema: Schema, cleaning: Cleaning) -> ParsedBlock:
+    """The messages of a block of complete lines, and what is wrong with the other lines."""
     try:
-        frame = columns(shape, pl.read_ndjson(block, schema=shape.schema), cleaning)
+        frame = columns(schema, pl.read_ndjson(block, schema=schema.polars), cleaning)
     except pl.exceptions.PolarsError:
-        return _line_by_line(block, shape, cleaning)
-    whole = not frame["id"].null_count() and not frame["text"].null_count()
-    if whole and not (_has_zeros(frame) and _has_half_a_pair(block)):
-        return Parsed(frame, [])
-    return _line_by_line(block, shape, cleaning)
+        return _parse_line_by_line(block, schema, cleaning)
+    complete = not frame["id"].null_count() and not frame["text"].null_count()
+    if complete and not (_has_zeros(frame) and _has_lone_surrogate(block)):
+        return ParsedBlock(frame, [])
+    return _parse_line_by_line(block, schema, cleaning)
 
 
 def _has_zeros(frame: pl.DataFrame) -> bool:
     return any(frame[name].str.contains("\0", literal=True).any() for name in FIELDS)
 
 
-def _has_half_a_pair(block: bytes) -> bool:
-    """Whether some escaped surrogate stands alone (or looks so: it may be a backslash before a u)."""
-    return any(len(found.group()) == 6 for found in _SURROGATES.finditer(block))
+def _has_lone_surrogate(block: bytes) -> bool:
+    """Whether an escaped surrogate is unpaired (or seems so: it may be an escaped backslash before a u)."""
+    return any(len(match.group()) == 6 for match in _SURROGATES.finditer(block))
 
 
-def _line_by_line(block: bytes, shape: Shape, cleaning: Cleaning) -> Parsed:
-    whole, damage = [], []
+def _parse_line_by_line(block: bytes, schema: Schema, cleaning: Cleaning) -> ParsedBlock:
+    intact, damage = [], []
     for number, line in enumerate(block.split(b"\n"), 1):
         if not line.strip():
             continue
         try:
-            whole.append(_readable(line, shape))
+            intact.append(_readable(line, schema))
         except ValueError as error:
             damage.append(Damage(number, str(error)))
-    return Parsed(columns(shape, pl.read_ndjson(b"\n".join(whole), schema=shape.schema), cleaning), damage)
+    return ParsedBlock(columns(schema, pl.read_ndjson(b"\n".join(intact), schema=schema.polars), cleaning), damage)
 
 
-def _readable(line: bytes, shape: Shape) -> bytes:
-    """The line as Polars can read it; raises ValueError where it is damaged."""
-    record = _record(line, shape)
-    if shape.marks and not isinstance(record.get("meta"), dict | None):
-        return orjson.dumps(shape.pick(record))  # without that meta, which marks nothing
+def _readable(line: bytes, schema: Schema) -> bytes:
+    """The line in a form that Polars can read; raises ValueError if it is damaged."""
+    record = _record(line, schema)
+    if schema.has_marks and not isinstance(record.get("meta"), dict | None):
+        return orjson.dumps(schema.select(record))  # drops a `meta` that is not an object and so marks nothing
     return line
 
 
-def _record(line: bytes, shape: Shape) -> dict[str, Json]:
+def _record(line: bytes, schema: Schema) -> dict[str, Json]:
     try:
         record = orjson.loads(line)
     except orjson.JSONDecodeError as error:
         raise ValueError(f"not valid JSON ({error.msg.split(':')[0]})") from None
     if not isinstance(record, dict):
-        raise ValueError("a message must be an object")  # noqa: TRY004 - a fault of the line, as any other
-    if missing := shape.missing(record):
+        raise ValueError("a message must be an object")  # noqa: TRY004 - damage of the line like any other
+    if missing := schema.missing(record):
         raise ValueError(f"a message needs {missing!r}")
     return record

@@ -1,35 +1,38 @@
-"""What a mined folder was, or is being, made from: whoever goes on with it must have the same in mind."""
+"""The manifest of a mined folder: the inputs and rules it is made from. A rerun continues only if they are the same.
+
+Unlike the manifest of other artefacts it is written first, since it guards work in progress; a mined folder is complete
+once its funnel, which is written last, is there.
+"""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from tertulia.artefacts.files import read_json, write_json
+from tertulia.artefacts.manifest import MANIFEST
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import UsageError
-from tertulia.corpus.mining.files import read_json, write_json
 
-NAME = "manifest.json"
 FORMAT = 2
-"""Raised whenever the engine would make other bytes from the same input and rules."""
+"""Raised whenever mining would produce different bytes from the same input and rules."""
 
 
 def check_manifest(folder: Path, manifest: Mapping[str, Json]) -> bool:
-    """Whether the folder was begun with this manifest before; writes it where there is none, refuses another one."""
-    path = folder / NAME
+    """Whether an earlier run started the folder with this manifest; writes it if there is none, rejects another."""
+    path = folder / MANIFEST
     if not path.is_file():
         write_json(path, manifest, durable=True)
         return False
     before = read_json(path)
     if before != manifest:
-        told = "; ".join(_differences(before, manifest))
+        differences = "; ".join(_differences(before, manifest))
         raise UsageError(
-            f"{folder} was mined from something else: {told}.",
-            hint="Choose another folder with --out, or start anew in this one with --fresh.",
+            f"{folder} was mined with different inputs or settings: {differences}.",
+            hint="Choose another folder with --out, or start over in this one with --fresh.",
         )
     return True
 
 
 def _differences(before: Json, now: Json, where: str = "") -> Iterator[str]:
-    """What differs, each in words."""
     if isinstance(before, dict) and isinstance(now, dict):
         for key in sorted({*before, *now}):
             yield from _differences(before.get(key), now.get(key), f"{where}.{key}" if where else key)

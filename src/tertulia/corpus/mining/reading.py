@@ -1,4 +1,4 @@
-"""Reading a part of a source: blocks of lines or rows, as columns of whole messages and a list of the damaged ones."""
+"""Reading a chunk of a source: blocks of lines or rows, as columns of intact messages and a list of damaged ones."""
 
 import zlib
 from collections.abc import Iterator, Mapping
@@ -9,11 +9,12 @@ import numpy as np
 import polars as pl
 import zstandard
 
+from tertulia.artefacts.files import open_bytes
 from tertulia.core.errors import DataError
-from tertulia.corpus.mining.files import open_bytes, open_parquet
-from tertulia.corpus.mining.lines import BYTE_ORDER_MARK, Damage, Parsed, parse_lines
-from tertulia.corpus.mining.shapes import Cleaning, columns, shape_named
-from tertulia.corpus.mining.sources import Part
+from tertulia.corpus.mining.lines import BYTE_ORDER_MARK, Damage, ParsedBlock, parse_lines
+from tertulia.corpus.mining.schemas import Cleaning, Schema, columns, get_schema
+from tertulia.corpus.mining.sources import Chunk
+from tertulia.corpus.shards import open_parquet
 
 _ROWS = 50_000
 """Rows of a Parquet file read at once."""
@@ -22,63 +23,64 @@ _ROWS = 50_000
 class Block(NamedTuple):
     """Messages read at once, and what was damaged among them."""
 
-    parsed: Parsed
+    parsed: ParsedBlock
     lines: int
-    """Lines (or rows) read, damaged and empty ones included."""
+    """Lines (or rows) read, including damaged and empty ones."""
     size: int
     """Bytes read."""
 
 
-def read_part(part: Part, *, size: int, fields: Mapping[str, str], cleaning: Cleaning) -> Iterator[Block]:
-    """The messages of a part, in blocks of about `size` bytes."""
-    shape = shape_named(part.source.shape, fields)
-    if part.source.is_parquet:
-        yield from _read_rows(part, fields, cleaning)
+def read_chunk(chunk: Chunk, *, size: int, fields: Mapping[str, str], cleaning: Cleaning) -> Iterator[Block]:
+    """The messages of a chunk, in blocks of about `size` bytes."""
+    schema = get_schema(chunk.source.schema, fields)
+    if chunk.source.is_parquet:
+        yield from _read_rows(chunk, schema, cleaning)
         return
     try:
-        blocks = _stream(part.source.path, size) if part.source.is_packed else iter([_byte_range(part)])
+        blocks = _stream(chunk.source.path, size) if chunk.source.is_compressed else iter([_byte_range(chunk)])
         for block in blocks:
             if block:
                 lines = int(np.count_nonzero(np.frombuffer(block, np.uint8) == ord("\n"))) + (not block.endswith(b"\n"))
-                yield Block(parse_lines(block, shape, cleaning), lines, len(block))
+                yield Block(parse_lines(block, schema, cleaning), lines, len(block))
     except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
-        raise DataError(f"{part.source.path} cannot be read to its end: {error}.") from None
+        raise DataError(f"Cannot read {chunk.source.path} to its end: {error}.") from None
 
 
-def lines_before(part: Part) -> int:
-    """How many lines of the source come before the part."""
-    if part.source.is_parquet:
-        about = open_parquet(part.source.path).metadata
-        return sum(about.row_group(i).num_rows for i in range(part.start))
-    count, left = 0, _line_start(part.source.path, part.start)
-    with open_bytes(part.source.path) as file:
-        while left and (block := file.read(min(left, 1 << 20))):
-            count, left = count + block.count(b"\n"), left - len(block)
+def lines_before(chunk: Chunk) -> int:
+    """How many lines of the source precede the chunk."""
+    if chunk.source.is_parquet:
+        metadata = open_parquet(chunk.source.path).metadata
+        return sum(metadata.row_group(i).num_rows for i in range(chunk.start))
+    count, remaining = 0, _line_start(chunk.source.path, chunk.start)
+    with open_bytes(chunk.source.path) as file:
+        while remaining and (block := file.read(min(remaining, 1 << 20))):
+            count, remaining = count + block.count(b"\n"), remaining - len(block)
     return count
 
 
-def _byte_range(part: Part) -> bytes:
-    """The lines that begin within the range: each line belongs to exactly one part."""
-    with Path(part.source.path).open("rb") as file:
-        start = file.seek(_line_start(part.source.path, part.start))
-        if start >= part.end:
+def _byte_range(chunk: Chunk) -> bytes:
+    """The lines that begin within the range: each line belongs to exactly one chunk."""
+    with Path(chunk.source.path).open("rb") as file:
+        start = file.seek(_line_start(chunk.source.path, chunk.start))
+        if start >= chunk.end:
             return b""
-        block = file.read(part.end - start)
+        block = file.read(chunk.end - start)
         block += b"" if block.endswith(b"\n") else file.readline()
     return block.removeprefix(BYTE_ORDER_MARK) if start == 0 else block
 
 
-def _line_start(path: str, place: int) -> int:
-    """The first place from here on where a line begins."""
-    if place == 0:
+def _line_start(path: str, position: int) -> int:
+    """The first position from here on at which a line begins."""
+    if position == 0:
         return 0
     with Path(path).open("rb") as file:
-        file.seek(place - 1)
+        file.seek(position - 1)
         file.readline()
         return file.tell()
 
 
 def _stream(path: str, size: int) -> Iterator[bytes]:
+    """Blocks of complete lines; what follows the last newline of a block is carried over to the next one."""
     rest = b""
     with open_bytes(path) as file:
         while block := file.read(size):
@@ -89,19 +91,20 @@ def _stream(path: str, size: int) -> Iterator[bytes]:
     yield rest
 
 
-def _read_rows(part: Part, fields: Mapping[str, str], cleaning: Cleaning) -> Iterator[Block]:
-    shape = shape_named(part.source.shape, fields)
-    with open_parquet(part.source.path) as file:
-        there = set(file.schema_arrow.names)
-        wanted = [name for name in shape.schema if name in there and name != "meta"]
-        for batch in file.iter_batches(batch_size=_ROWS, row_groups=[part.start], columns=wanted):
+def _read_rows(chunk: Chunk, schema: Schema, cleaning: Cleaning) -> Iterator[Block]:
+    with open_parquet(chunk.source.path) as file:
+        available = set(file.schema_arrow.names)
+        wanted = [name for name in schema.polars if name in available and name != "meta"]
+        for batch in file.iter_batches(batch_size=_ROWS, row_groups=[chunk.start], columns=wanted):
             rows = pl.DataFrame(pl.from_arrow(batch)).with_columns(pl.all().cast(pl.String))
-            absent = [pl.lit(None, kind).alias(name) for name, kind in shape.schema.items() if name not in wanted]
-            frame = columns(shape, rows.with_columns(absent), cleaning)
-            holes = (frame["id"].is_null() | frame["text"].is_null()).to_list() if _has_holes(frame) else []
-            damage = [Damage(i, "a message needs 'id' and 'text'") for i, hole in enumerate(holes, 1) if hole]
-            yield Block(Parsed(frame.drop_nulls(["id", "text"]), damage), batch.num_rows, batch.nbytes)
+            absent = [pl.lit(None, kind).alias(name) for name, kind in schema.polars.items() if name not in wanted]
+            frame = columns(schema, rows.with_columns(absent), cleaning)
+            incomplete = (frame["id"].is_null() | frame["text"].is_null()).to_list() if _has_nulls(frame) else []
+            damage = [
+                Damage(i, "a message needs 'id' and 'text'") for i, missing in enumerate(incomplete, 1) if missing
+            ]
+            yield Block(ParsedBlock(frame.drop_nulls(["id", "text"]), damage), batch.num_rows, batch.nbytes)
 
 
-def _has_holes(frame: pl.DataFrame) -> bool:
+def _has_nulls(frame: pl.DataFrame) -> bool:
     return bool(frame["id"].null_count() or frame["text"].null_count())

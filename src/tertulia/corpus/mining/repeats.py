@@ -1,10 +1,10 @@
-"""Stage two: which texts occur in too many messages of the corpus. A task sees one range of the texts' hashes."""
+"""Stage two: which texts occur in too many messages of the corpus. A task handles one range of text hashes."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from tertulia.corpus.mining.hashing import Hashes, is_among, together
+from tertulia.corpus.mining.hashing import Hashes, combine, is_in_sorted
 from tertulia.corpus.mining.scatter import HASHES
 from tertulia.corpus.mining.segments import read_segment
 
@@ -18,17 +18,17 @@ class RepeatsTask:
     max_repeats: int
 
 
-def repeats(task: RepeatsTask) -> Hashes:
-    """The hashes of texts that stand in more than so many messages, sorted.
+def find_repeats(task: RepeatsTask) -> Hashes:
+    """The hashes of texts that occur in more than `max_repeats` messages, sorted.
 
-    A message that occurs twice in the input counts once. Only texts that pass the count with such duplicates have to be
-    looked at again without them, and those are few.
+    A message that occurs twice in the input counts once. Deduplicating everything would be slow, so texts are first
+    counted with duplicates; only the few that exceed the limit are counted again without them.
     """
     table = read_segment(task.files, task.number, HASHES)
     texts, keys = table["text"].to_numpy(), table["key"].to_numpy()
-    often, count = np.unique(texts, return_counts=True)
-    often = often[count > task.max_repeats]
-    again = is_among(texts, often)
-    _, first = np.unique(together(texts[again], keys[again]), return_index=True)
-    found, count = np.unique(texts[again][first], return_counts=True)
-    return np.asarray(found[count > task.max_repeats])
+    frequent, count = np.unique(texts, return_counts=True)
+    frequent = frequent[count > task.max_repeats]
+    recount = is_in_sorted(texts, frequent)
+    _, first = np.unique(combine(texts[recount], keys[recount]), return_index=True)
+    repeated, count = np.unique(texts[recount][first], return_counts=True)
+    return np.asarray(repeated[count > task.max_repeats])

@@ -1,4 +1,4 @@
-"""Tables cut into numbered segments in one Arrow file, each of which can be read alone."""
+"""Tables split into numbered segments in one Arrow file, each of which can be read alone."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -6,19 +6,20 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from tertulia.artefacts.files import atomic_write
 from tertulia.core.errors import DataError
 from tertulia.corpus.mining.columns import Ints
-from tertulia.corpus.mining.files import appearing
 
 
-def write_segments(path: Path, table: pa.Table, segment: Ints, *, count: int, packed: bool = True) -> None:
-    """Write a table as `count` segments; `segment` says where each row belongs. Within one, rows keep their order."""
+def write_segments(path: Path, table: pa.Table, segment: Ints, *, count: int, compress: bool = True) -> None:
+    """Write a table as `count` segments; `segment` assigns each row to one. Within a segment rows keep their order."""
+    # NumPy sorts 16-bit integers stably with a radix sort, in linear time.
     order = np.argsort(segment.astype(np.uint16) if count <= 1 << 16 else segment, kind="stable")
     edges = np.searchsorted(segment[order], np.arange(count + 1))
     table = table.take(pa.array(order)).combine_chunks()
-    options = pa.ipc.IpcWriteOptions(compression="lz4" if packed else None)
+    options = pa.ipc.IpcWriteOptions(compression="lz4" if compress else None)
     with (
-        appearing(path) as file,
+        atomic_write(path) as file,
         pa.OSFile(str(file), "wb") as sink,
         pa.ipc.new_file(sink, table.schema, options=options) as out,
     ):
@@ -35,7 +36,9 @@ def read_segment(files: Iterable[str], number: int, schema: pa.Schema) -> pa.Tab
             with pa.OSFile(name, "rb") as file:
                 batch = pa.ipc.open_file(file).get_batch(number)
         except (pa.ArrowException, OSError) as error:
-            raise DataError(f"The working file {name} cannot be read ({error}).", hint="Use fresh = true.") from None
+            raise DataError(
+                f"Cannot read the working file {name} ({error}).", hint="Start over with --fresh."
+            ) from None
         if batch.num_rows:
             batches.append(batch)
     return pa.Table.from_batches(batches, schema)

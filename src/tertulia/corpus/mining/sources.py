@@ -1,14 +1,14 @@
-"""What is mined: files as they are, cut into tasks that a worker can read alone.
+"""The input of mining: files, split into chunks that one worker can read alone.
 
-Plain JSON lines are cut into byte ranges, Parquet into row groups. A packed file is read from its start by one worker,
-block by block; several packed files are read side by side.
+Plain JSON lines are split into byte ranges, Parquet into row groups. A compressed file is read from its start by one
+worker, block by block; several compressed files are read in parallel.
 """
 
 import hashlib
 import sys
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,17 +16,18 @@ import orjson
 import zstandard
 
 from tertulia import sample
+from tertulia.artefacts.files import COMPRESSED, open_bytes
 from tertulia.core.codec import dump_line, message_to_json
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError
 from tertulia.corpus.load import SAMPLE
-from tertulia.corpus.mining.files import PACKED, open_bytes, open_parquet
 from tertulia.corpus.mining.lines import BYTE_ORDER_MARK
-from tertulia.corpus.mining.shapes import recognise
+from tertulia.corpus.mining.schemas import detect_schema
+from tertulia.corpus.shards import open_parquet
 
-ENDINGS = tuple(f"{plain}{packed}" for plain in (".jsonl", ".ndjson", ".json") for packed in ("", *PACKED))
-_UNPACKED = 6
-"""A guess at how much larger JSON lines are than packed ones; it only steers the sizes of parts."""
+ENDINGS = tuple(f"{plain}{packed}" for plain in (".jsonl", ".ndjson", ".json") for packed in ("", *COMPRESSED))
+_COMPRESSION_RATIO = 6
+"""A guess at how much larger JSON lines are than compressed ones; it only affects the sizes of chunks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,8 @@ class Source:
     size: int
     stamp: str
     """Time of its last change, or a hash of what came through a pipe."""
-    shape: str
+    schema: str
+    """Name of the schema of its records."""
 
     @property
     def is_parquet(self) -> bool:
@@ -47,22 +49,22 @@ class Source:
         return self.name.endswith(".parquet")
 
     @property
-    def is_packed(self) -> bool:
+    def is_compressed(self) -> bool:
         """Whether it has to be read from its start."""
-        return self.name.endswith(PACKED)
+        return self.name.endswith(COMPRESSED)
 
     @property
-    def weight(self) -> int:
+    def estimated_bytes(self) -> int:
         """About how many bytes of JSON lines it holds."""
-        return self.size * (_UNPACKED if self.is_packed or self.is_parquet else 1)
+        return self.size * (_COMPRESSION_RATIO if self.is_compressed or self.is_parquet else 1)
 
     def as_json(self) -> dict[str, Json]:
-        """For the manifest: where a file lies does not matter."""
-        return {name: value for name, value in asdict(self).items() if name != "path"}
+        """For the manifest, whose keys must not change; the folder of the file does not matter."""
+        return {"name": self.name, "size": self.size, "stamp": self.stamp, "shape": self.schema}
 
 
-class Part(NamedTuple):
-    """A part of a source that one worker reads."""
+class Chunk(NamedTuple):
+    """A piece of a source that one worker reads."""
 
     source: Source
     start: int
@@ -70,18 +72,18 @@ class Part(NamedTuple):
     end: int
 
 
-def find_sources(targets: Iterable[str], *, shape: str | None, fields: Mapping[str, str], spool: Path) -> list[Source]:
-    """The files that the targets stand for. What is none (the sample, `-` for a pipe) is written to `spool` first."""
-    found = []
+def find_sources(targets: Iterable[str], *, schema: str | None, fields: Mapping[str, str], spool: Path) -> list[Source]:
+    """The files of all targets. What is not a file (the sample, `-` for a pipe) is first written to `spool`."""
+    sources = []
     for target in targets:
         if target == SAMPLE:
             lines = (dump_line(message_to_json(m)).encode() + b"\n" for m in sample.messages())
-            found.append(_spooled(lines, spool / "sample.jsonl", "messages"))
+            sources.append(_spool(lines, spool / "sample.jsonl", "messages"))
         elif target == "-":
-            found.append(_spooled(sys.stdin.buffer, spool / "stdin.jsonl", shape))
+            sources.append(_spool(sys.stdin.buffer, spool / "stdin.jsonl", schema))
         else:
-            found += [_source(file, shape, fields) for file in _files(Path(target))]
-    return found
+            sources += [_source(file, schema, fields) for file in _files(Path(target))]
+    return sources
 
 
 def _files(target: Path) -> list[Path]:
@@ -89,13 +91,14 @@ def _files(target: Path) -> list[Path]:
         return [target]
     if not target.exists():
         raise DataError(
-            f"There is no {target}.", hint=f"Give a file, a folder, - for a pipe, or {SAMPLE!r} for the bundled forum."
+            f"File not found: {target}",
+            hint=f"Give a file, a folder, - for a pipe, or {SAMPLE!r} for the bundled forum.",
         )
-    found = sorted(f for f in target.iterdir() if f.name.endswith((*ENDINGS, ".parquet")) or _is_dump(f))
-    lines = [f for f in found if ".json." not in f"{f.name}."]  # a ConvoKit folder has .json files about its messages
-    if not (lines or found):
-        raise DataError(f"There are no files of messages in {target}.", hint=f"Files end in {', '.join(ENDINGS)}.")
-    return lines or found
+    files = sorted(f for f in target.iterdir() if f.name.endswith((*ENDINGS, ".parquet")) or _is_dump(f))
+    lines = [f for f in files if ".json." not in f"{f.name}."]  # a ConvoKit folder has .json files about its messages
+    if not (lines or files):
+        raise DataError(f"No message files in {target}.", hint=f"File names must end in {', '.join(ENDINGS)}.")
+    return lines or files
 
 
 def _is_dump(file: Path) -> bool:
@@ -103,28 +106,29 @@ def _is_dump(file: Path) -> bool:
     return file.name.endswith(".zst") and file.name.startswith(("RC_", "RS_"))
 
 
-def _source(file: Path, shape: str | None, fields: Mapping[str, str]) -> Source:
-    about = file.stat()
-    name = shape or ("messages" if fields else recognise(_first_record(file)))
-    return Source(str(file.resolve()), file.name, about.st_size, str(about.st_mtime_ns), name)
+def _source(file: Path, schema: str | None, fields: Mapping[str, str]) -> Source:
+    status = file.stat()
+    name = schema or ("messages" if fields else detect_schema(_first_record(file)))
+    return Source(str(file.resolve()), file.name, status.st_size, str(status.st_mtime_ns), name)
 
 
-def _spooled(lines: Iterable[bytes], path: Path, shape: str | None) -> Source:
+def _spool(lines: Iterable[bytes], path: Path, schema: str | None) -> Source:
     digest, size = hashlib.blake2b(digest_size=16), 0
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as out:
         for line in lines:
             size += out.write(line)
             digest.update(line)
-    return Source(str(path.resolve()), path.name, size, digest.hexdigest(), shape or recognise(_first_record(path)))
+    schema = schema or detect_schema(_first_record(path))
+    return Source(str(path.resolve()), path.name, size, digest.hexdigest(), schema)
 
 
 def _first_record(file: Path) -> dict[str, Json]:
-    """The first of a file's first lines that is a JSON object; an empty one where there is none."""
+    """The first JSON object among a file's first lines; an empty one if there is none."""
     if file.name.endswith(".parquet"):
-        return dict.fromkeys(open_parquet(str(file)).schema_arrow.names)
+        return dict.fromkeys(open_parquet(file).schema_arrow.names)
     try:
-        with open_bytes(str(file)) as lines:
+        with open_bytes(file) as lines:
             for line, _ in zip(lines, range(100), strict=False):
                 try:
                     record = orjson.loads(line.removeprefix(BYTE_ORDER_MARK))
@@ -133,15 +137,15 @@ def _first_record(file: Path) -> dict[str, Json]:
                 if isinstance(record, dict):
                     return record
     except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
-        raise DataError(f"{file} cannot be read: {error}.") from None
+        raise DataError(f"Cannot read {file}: {error}.") from None
     return {}
 
 
-def parts_of(source: Source, *, size: int) -> list[Part]:
-    """Cut a source into parts of about `size` bytes."""
+def chunks_of(source: Source, *, size: int) -> list[Chunk]:
+    """Split a source into chunks of about `size` bytes."""
     if source.is_parquet:
         groups = open_parquet(source.path).metadata.num_row_groups
-        return [Part(source, i, i + 1) for i in range(groups)]
-    if source.is_packed:
-        return [Part(source, 0, source.size)]
-    return [Part(source, start, min(start + size, source.size)) for start in range(0, source.size, size)]
+        return [Chunk(source, i, i + 1) for i in range(groups)]
+    if source.is_compressed:
+        return [Chunk(source, 0, source.size)]
+    return [Chunk(source, start, min(start + size, source.size)) for start in range(0, source.size, size)]

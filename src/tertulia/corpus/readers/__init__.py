@@ -1,1 +1,1 @@
-"""One file per format; each is a pure parser of lines and a small opener."""
+"""One module per corpus format; each is a pure parser of lines or records, registered in `tertulia.corpus.registry`."""

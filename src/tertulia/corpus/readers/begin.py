@@ -1,14 +1,14 @@
-"""BEGIN (Dziri et al. 2021): replies with the evidence before them and what people found, one a row; no quoting.
+"""BEGIN (Dziri et al. 2021): one reply per row with its evidence and its human label, as TSV without quoting.
 
 The first release (v1) has five labels (entailment, hallucination, off-topic, generic, contradiction), the second (v2)
-three (fully attributable, not fully attributable, generic), which are kept as they are written. An exchange with a
-longer context or several passages is written with its last turn and with the passages joined.
+three (fully attributable, not fully attributable, generic); they are kept as written. An exchange with a longer context
+is written with its last turn only, one with several passages with the passages joined.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 
 from tertulia.core.dialogue import Evidence, Exchange, Json, Turn
-from tertulia.corpus.readers.base import TextReader, flat, name_of, text_lines
+from tertulia.corpus.readers.base import TextReader, content_id, one_line, text_lines, wrong_columns
 from tertulia.corpus.readers.records import Record
 
 V1 = ("evidence", "previous turn", "response", "gold label", "coarse label", "full label set")
@@ -16,37 +16,37 @@ V2 = ("model_name", "data_source", "knowledge", "message", "response", "begin_la
 
 
 def cut(columns: tuple[str, ...]) -> Callable[[Iterable[str]], Iterator[Record]]:
-    """Rows as cells by the names of their columns; the row of names is none."""
+    """Split lines into rows, as cells by column name; the header is skipped."""
 
     def rows(lines: Iterable[str]) -> Iterator[Record]:
         for line in text_lines(lines):
             cells = [cell.strip() for cell in line.value.split("\t")]
             if cells == list(columns):
                 continue
-            wrong = "" if len(cells) == len(columns) else f"{len(cells)} columns, not {len(columns)}"
-            yield Record(line.line, dict(zip(columns, cells, strict=False)), line.damage or wrong)
+            damage = line.damage or wrong_columns(cells, len(columns))
+            yield Record(line.line, dict(zip(columns, cells, strict=False)), damage)
 
     return rows
 
 
 def decode_v1(row: dict[str, str]) -> Exchange:
-    """One row of the first release; the label is the gold one, the others are the response's `meta`."""
+    """Decode a row of the first release; the label is the gold label, the others go into the response's `meta`."""
     labels = [label for label in row["full label set"].split(";") if label]
     meta = {"coarse": row["coarse label"], "labels": labels}
     return _exchange(row["evidence"], row["previous turn"], row["response"], row["gold label"], meta)
 
 
 def decode_v2(row: dict[str, str]) -> Exchange:
-    """One row of the second release; which model replied, and on which corpus, is the response's `meta`."""
+    """Decode a row of the second release; the model and the corpus go into the response's `meta`."""
     meta = {"model": row["model_name"], "data": row["data_source"]}
     return _exchange(row["knowledge"], row["message"], row["response"], row["begin_label"], meta)
 
 
 def _exchange(evidence: str, message: str, response: str, label: str, meta: dict[str, Json]) -> Exchange:
     if not label:
-        raise ValueError("the label is missing")
+        raise ValueError("expected a label, got none")
     return Exchange(
-        id=name_of(evidence, message, response, *(str(value) for value in meta.values())),
+        id=content_id(evidence, message, response, *(str(value) for value in meta.values())),
         context=(Turn("user", message),) if message else (),
         response=Turn("bot", response, meta={name: value for name, value in meta.items() if value}),
         evidence=(Evidence(evidence),) if evidence else (),
@@ -55,14 +55,14 @@ def _exchange(evidence: str, message: str, response: str, label: str, meta: dict
 
 
 def encode_v1(exchange: Exchange) -> str:
-    """One row."""
+    """Encode an exchange as a row."""
     labels = exchange.response.meta.get("labels")
-    found = ";".join(str(label) for label in labels) if isinstance(labels, list) else ""
-    return _row(*_texts(exchange), exchange.label or "", str(exchange.response.meta.get("coarse", "")), found)
+    full_set = ";".join(str(label) for label in labels) if isinstance(labels, list) else ""
+    return _row(*_texts(exchange), exchange.label or "", str(exchange.response.meta.get("coarse", "")), full_set)
 
 
 def encode_v2(exchange: Exchange) -> str:
-    """One row."""
+    """Encode an exchange as a row."""
     meta = exchange.response.meta
     model, data = str(meta.get("model", "")), str(meta.get("data", ""))
     return _row(model, data, *_texts(exchange), exchange.label or "")
@@ -74,7 +74,7 @@ def _texts(exchange: Exchange) -> tuple[str, str, str]:
 
 
 def _row(*cells: str) -> str:
-    return "\t".join(flat(cell) for cell in cells) + "\n"
+    return "\t".join(one_line(cell) for cell in cells) + "\n"
 
 
 def _reader(

@@ -1,7 +1,7 @@
-"""CMU-DoG (Zhou et al. 2018): chats about films, with the document that one or both could read as evidence.
+"""CMU-DoG (Zhou et al. 2018): conversations about films; the document that one or both could read is the evidence.
 
-The original is a folder, `Conversations/SPLIT/ID.json` and `WikiData/FILM.json`; the same records also come one a line,
-with `documents.json` beside them. A turn's `docIdx` (`meta`) is the section that was open when it was written.
+The original is a folder, `Conversations/SPLIT/ID.json` and `WikiData/FILM.json`; the same records also come one per
+line, with `documents.json` beside them. A turn's `docIdx` (`meta`) is the section that was open when it was written.
 """
 
 from collections.abc import Callable
@@ -9,8 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from tertulia.core.dialogue import Dialogue, Evidence, Json, Turn
-from tertulia.corpus.readers.base import Reader, name_of, objects_of, text_of
-from tertulia.corpus.readers.opening import bare, companion, either
+from tertulia.corpus.readers.base import Reader, content_id, objects_of, text_of
+from tertulia.corpus.readers.files import base_name, existing_file, read_companion
 
 KEY = "conversation_id"
 _SECTIONS = ("0", "1", "2", "3")
@@ -18,18 +18,17 @@ Documents = dict[int, tuple[Evidence, ...]]
 
 
 def decode(record: Json, documents: Documents | None = None, name: str = "") -> Dialogue:
-    """One conversation; without an id of its own it gets one from its content."""
-    said = objects_of(record["history"], "history")
+    """Decode a conversation; if it has no id, the id is computed from the content."""
     turns = tuple(
         Turn(
             text_of(turn["uid"], "uid"),
             text_of(turn["text"], "text"),
             meta={field: turn[field] for field in ("docIdx", "utcTimestamp") if turn.get(field) is not None},
         )
-        for turn in said
+        for turn in objects_of(record["history"], "history")
     )
     return Dialogue(
-        id=name or str(record.get(KEY) or name_of(str(record.get("date")), *(turn.text for turn in turns))),
+        id=name or str(record.get(KEY) or content_id(str(record.get("date")), *(turn.text for turn in turns))),
         turns=turns,
         evidence=(documents or {}).get(record.get("wikiDocumentIdx"), ()),
         meta={field: value for field, value in record.items() if field not in ("history", KEY) and value is not None},
@@ -37,7 +36,7 @@ def decode(record: Json, documents: Documents | None = None, name: str = "") -> 
 
 
 def document(value: Json) -> tuple[Evidence, ...]:
-    """The sections of a film's document; the first is a table, given as lines `name: value`."""
+    """The sections of a film's document; the first is a table, converted to lines `name: value`."""
     table = value.get("0")
     title = str(table.get("movieName", "")) if isinstance(table, dict) else ""
     number = value["wikiDocumentIdx"]
@@ -56,10 +55,10 @@ def _section(value: Json) -> str:
 
 
 def beside(file: Path) -> Callable[[Json], Dialogue]:
-    """A decoder that knows the documents; in the original folder a conversation's id is the name of its file."""
+    """A decoder with access to the documents; in the original folder a conversation's id is the name of its file."""
     root = _root(file)
     documents = _documents(root or file.parent)
-    name = bare(file) if root else ""
+    name = base_name(file) if root else ""
     return lambda record: decode(record, documents, name)
 
 
@@ -70,14 +69,14 @@ def _root(file: Path) -> Path | None:
 
 @lru_cache(maxsize=4)
 def _documents(folder: Path) -> Documents:
-    """By number: from WikiData/*.json, or from one file of all of them."""
+    """Documents by number: from WikiData/*.json, or from one file with all of them."""
     wiki = folder / "WikiData"
     if wiki.is_dir():
-        found = [companion(path) for path in sorted(wiki.glob("*.json"))]
+        values = [read_companion(path) for path in sorted(wiki.glob("*.json"))]
     else:
-        path = either(folder / "documents.json") or either(folder / "wiki_data.json")
-        found = list(companion(path).values()) if path else []
-    return {value["wikiDocumentIdx"]: document(value) for value in found if _is_document(value)}
+        path = existing_file(folder / "documents.json") or existing_file(folder / "wiki_data.json")
+        values = list(read_companion(path).values()) if path else []
+    return {value["wikiDocumentIdx"]: document(value) for value in values if _is_document(value)}
 
 
 def _is_document(value: Json) -> bool:
@@ -90,7 +89,7 @@ def files(folder: Path, split: str | None) -> list[Path]:
 
 
 def encode(dialogue: Dialogue) -> dict[str, Json]:
-    """The conversation alone: documents are another file, which is not written."""
+    """Encode the conversation; documents belong to another file, which is not written."""
     history = [
         {"uid": turn.speaker, "text": turn.text}
         | {field: turn.meta[field] for field in ("docIdx", "utcTimestamp") if field in turn.meta}

@@ -1,9 +1,9 @@
 """A ConvoKit corpus: a folder of utterances.jsonl, conversations.json, speakers.json, corpus.json and index.json.
 
-An utterance may stand anywhere in its file, so all are held in memory until the last is read. Conversations may be
-trees: their turns are given in the order of time where all have one, else along the replies; a turn that does not
-answer the one before it says what it answers (`reply_to` in `meta`). Personas and evidence, which ConvoKit has not, are
-written into a conversation's meta under `tertulia` and found there again.
+The utterances of a conversation may be anywhere in the file, so all are in memory until the last is read. Conversations
+may be trees: their turns are sorted by time if all have one, otherwise depth first; a turn that does not reply to the
+one before it records what it replies to (`reply_to` in `meta`). Personas and evidence, which ConvoKit does not have,
+are written into a conversation's meta under `tertulia` and read from there.
 """
 
 import json
@@ -15,31 +15,31 @@ from tertulia.core.codec import dialogue_from_json, dialogue_to_json, dump_line,
 from tertulia.core.dialogue import Dialogue, Json, Turn
 from tertulia.core.errors import UsageError
 from tertulia.corpus.readers.base import TextReader, text_of
-from tertulia.corpus.readers.opening import companion, either, open_text
+from tertulia.corpus.readers.files import create_text, existing_file, read_companion
 from tertulia.corpus.readers.records import Record, json_lines
 
-OURS = "tertulia"
+OWN_KEY = "tertulia"
 _INDEX = ("utterances-index", "speakers-index", "conversations-index", "overall-index")
 
 
 def cut(lines: Iterable[str]) -> Iterator[Record]:
-    """Lines as conversations."""
-    found: dict[str, list[Json]] = defaultdict(list)
+    """Group utterances into conversations."""
+    conversations: dict[str, list[Json]] = defaultdict(list)
     starts: dict[str, int] = {}
     for record in json_lines(lines):
         value = record.value
-        name = _conversation(value) if isinstance(value, dict) else None
+        name = _conversation_id(value) if isinstance(value, dict) else None
         if record.damage or name is None:
-            yield record._replace(damage=record.damage or "an utterance needs a 'conversation_id'")
+            yield record._replace(damage=record.damage or "expected a 'conversation_id'")
             continue
         starts.setdefault(name, record.line)
-        found[name].append(value)
-    for name, utterances in found.items():
+        conversations[name].append(value)
+    for name, utterances in conversations.items():
         yield Record(starts[name], utterances)
 
 
-def _conversation(utterance: dict[str, Json]) -> str | None:
-    """Older corpora call it `root`."""
+def _conversation_id(utterance: dict[str, Json]) -> str | None:
+    """The id of an utterance's conversation; older corpora call it `root`."""
     name = utterance.get("conversation_id", utterance.get("root"))
     return name if isinstance(name, str) else None
 
@@ -47,45 +47,45 @@ def _conversation(utterance: dict[str, Json]) -> str | None:
 def decode(
     utterances: list[Json], conversations: dict[str, Json] | None = None, speakers: dict[str, Json] | None = None
 ) -> Dialogue:
-    """One conversation of its utterances, with what the other files know of it."""
-    name = str(_conversation(utterances[0]))
+    """Decode a conversation from its utterances and the metadata in the other files."""
+    name = str(_conversation_id(utterances[0]))
     meta = dict(_meta_of((conversations or {}).get(name)))
-    ours = meta.pop(OURS, None) or {}
-    turns = _turns(_in_order(utterances))
-    known = {s: m for s in dict.fromkeys(t.speaker for t in turns) if (m := _meta_of((speakers or {}).get(s)))}
-    if known:
-        meta["speakers"] = known
-    ours = {part: ours[part] for part in ("personas", "evidence") if part in ours}
-    extra = dialogue_from_json({"id": name, "turns": []} | ours)
+    own = meta.pop(OWN_KEY, None) or {}
+    turns = _turns(_sort_utterances(utterances))
+    speaker_meta = {s: m for s in dict.fromkeys(t.speaker for t in turns) if (m := _meta_of((speakers or {}).get(s)))}
+    if speaker_meta:
+        meta["speakers"] = speaker_meta
+    own = {part: own[part] for part in ("personas", "evidence") if part in own}
+    extra = dialogue_from_json({"id": name, "turns": []} | own)
     return Dialogue(name, tuple(turns), extra.personas, extra.evidence, meta)
 
 
 def _meta_of(entry: Json) -> dict[str, Json]:
-    """Since version 3 of the format `meta` stands beside `vectors`; before, the entry was the meta itself."""
+    """Since version 3 of the format an entry has `meta` and `vectors`; before, it was the meta itself."""
     if not isinstance(entry, dict):
         return {}
     return entry["meta"] if isinstance(entry.get("meta"), dict) else {k: v for k, v in entry.items() if k != "vectors"}
 
 
-def _in_order(utterances: list[Json]) -> list[Json]:
+def _sort_utterances(utterances: list[Json]) -> list[Json]:
     times = [u.get("timestamp") for u in utterances]
     if all(_is_time(time) for time in times):
         return [
             u for _, _, u in sorted((float(t), i, u) for i, (t, u) in enumerate(zip(times, utterances, strict=True)))
         ]
     ids = {u["id"] for u in utterances}
-    answers: dict[Json, list[Json]] = defaultdict(list)
+    replies: dict[Json, list[Json]] = defaultdict(list)
     for utterance in utterances:
         parent = _parent(utterance)
-        answers[parent if parent in ids else None].append(utterance)
+        replies[parent if parent in ids else None].append(utterance)
     order: list[Json] = []
-    waiting = list(reversed(answers[None]))
-    while waiting:
-        utterance = waiting.pop()
+    stack = list(reversed(replies[None]))
+    while stack:
+        utterance = stack.pop()
         order.append(utterance)
-        waiting += reversed(answers.pop(utterance["id"], []))
+        stack += reversed(replies.pop(utterance["id"], []))
     if len(order) < len(utterances):
-        raise ValueError("the replies run in a circle")
+        raise ValueError("the replies form a cycle")
     return order
 
 
@@ -99,58 +99,59 @@ def _parent(utterance: dict[str, Json]) -> Json:
 
 def _turns(utterances: list[Json]) -> list[Turn]:
     turns: list[Turn] = []
-    before: str | None = None
+    previous: str | None = None
     for utterance in utterances:
         name, meta = text_of(utterance["id"], "id"), dict(utterance.get("meta") or {})
         parent, time = _parent(utterance), utterance.get("timestamp")
-        if parent != before and parent is not None:
+        if parent != previous and parent is not None:
             meta["reply_to"] = parent
         if time is not None:
             meta["timestamp"] = time
         speaker = text_of(utterance["speaker"] if "speaker" in utterance else utterance["user"], "speaker")
         turns.append(Turn(speaker, text_of(utterance["text"], "text"), (name,), meta))
-        before = name
+        previous = name
     return turns
 
 
 def files(folder: Path, split: str | None) -> list[Path]:
-    """The utterances, where the folder is a corpus of this kind."""
-    found = either(folder / "utterances.jsonl")
-    if found is None or not any(
+    """The file of utterances, if the folder is a ConvoKit corpus."""
+    utterances = existing_file(folder / "utterances.jsonl")
+    if utterances is None or not any(
         (folder / name).is_file() for name in ("conversations.json", "corpus.json", "index.json")
     ):
         return []
     if split is not None:
-        raise UsageError(f"{folder} is a ConvoKit corpus, which has no splits.", hint="Leave --split out.")
-    return [found]
+        raise UsageError(f"{folder} is a ConvoKit corpus, which has no splits.", hint="Omit --split.")
+    return [utterances]
 
 
 def beside(file: Path) -> Callable[[list[Json]], Dialogue]:
-    """A decoder that knows the conversations and speakers of the folder; older corpora call the latter users."""
-    conversations, speakers, users = (
-        either(file.with_name(f"{n}.json")) for n in ("conversations", "speakers", "users")
-    )
-    known = companion(conversations) if conversations else {}
-    people = companion(found) if (found := speakers or users) else {}
-    return lambda utterances: decode(utterances, known, people)
+    """A decoder with access to the folder's conversations and speakers; older corpora call the latter users."""
+
+    def entries(*names: str) -> dict[str, Json]:
+        path = next((path for name in names if (path := existing_file(file.with_name(f"{name}.json")))), None)
+        return read_companion(path) if path else {}
+
+    conversations, speakers = entries("conversations"), entries("speakers", "users")
+    return lambda utterances: decode(utterances, conversations, speakers)
 
 
 def write_folder(dialogues: Iterable[Dialogue], folder: Path) -> int:
-    """The five files; ids of utterances are those the turns were made from, where each was made from one."""
+    """Write the five files; a turn with exactly one source has it as the id of its utterance."""
     conversations: dict[str, Json] = {}
     speakers: dict[str, Json] = {}
-    taken: set[str] = set()
-    with open_text(folder / "utterances.jsonl", write=True) as out:
+    used_ids: set[str] = set()
+    with create_text(folder / "utterances.jsonl") as out:
         for dialogue in dialogues:
             if dialogue.id in conversations:
-                raise UsageError(f"There are two dialogues {dialogue.id!r}, and ConvoKit needs them told apart by id.")
+                raise UsageError(f"There are two dialogues {dialogue.id!r}, but ConvoKit needs unique ids.")
             meta = dict(dialogue.meta)
-            known = meta.pop("speakers") if isinstance(meta.get("speakers"), dict) else {}
-            ours = {n: v for n, v in dialogue_to_json(dialogue).items() if n in ("personas", "evidence")}
-            conversations[dialogue.id] = {"meta": meta | ({OURS: ours} if ours else {}), "vectors": []}
+            speaker_meta = meta.pop("speakers") if isinstance(meta.get("speakers"), dict) else {}
+            own = {n: v for n, v in dialogue_to_json(dialogue).items() if n in ("personas", "evidence")}
+            conversations[dialogue.id] = {"meta": meta | ({OWN_KEY: own} if own else {}), "vectors": []}
             for speaker in dialogue.speakers:
-                speakers.setdefault(speaker, {"meta": known.get(speaker) or {}, "vectors": []})
-            for utterance in _utterances(dialogue, taken):
+                speakers.setdefault(speaker, {"meta": speaker_meta.get(speaker) or {}, "vectors": []})
+            for utterance in _utterances(dialogue, used_ids):
                 out.write(dump_line(utterance) + "\n")
     index: dict[str, Json] = {key: {} for key in _INDEX} | {"version": 1, "vectors": []}
     parts = {"conversations": conversations, "speakers": speakers, "corpus": {}, "index": index}
@@ -159,15 +160,15 @@ def write_folder(dialogues: Iterable[Dialogue], folder: Path) -> int:
     return len(conversations)
 
 
-def _utterances(dialogue: Dialogue, taken: set[str]) -> Iterator[dict[str, Json]]:
-    before: str | None = None
+def _utterances(dialogue: Dialogue, used_ids: set[str]) -> Iterator[dict[str, Json]]:
+    previous: str | None = None
     for number, turn in enumerate(dialogue.turns):
         name = turn.source[0] if len(turn.source) == 1 else dialogue.id if number == 0 else f"{dialogue.id}_{number}"
-        while name in taken:
+        while name in used_ids:
             name += "'"
-        taken.add(name)
+        used_ids.add(name)
         meta = dict(turn.meta)
-        parent = meta.pop("reply_to") if isinstance(meta.get("reply_to"), str) else before
+        parent = meta.pop("reply_to") if isinstance(meta.get("reply_to"), str) else previous
         time = meta.pop("timestamp") if _is_time(meta.get("timestamp")) else None
         yield {
             "id": name,
@@ -179,16 +180,16 @@ def _utterances(dialogue: Dialogue, taken: set[str]) -> Iterator[dict[str, Json]
             "timestamp": time,
             "vectors": [],
         }
-        before = name
+        previous = name
 
 
 def recognises(head: str) -> bool:
-    """Whether the first line is an utterance."""
+    """Whether the first line is an utterance of ConvoKit."""
     try:
         first = loads(head.lstrip().partition("\n")[0])
     except (ValueError, RecursionError):
         return False
-    return isinstance(first, dict) and _conversation(first) is not None and "text" in first and "id" in first
+    return isinstance(first, dict) and _conversation_id(first) is not None and "text" in first and "id" in first
 
 
 READER = TextReader(

@@ -1,17 +1,26 @@
 """DailyDialog (Li et al. 2017), with topic, acts and emotions: as JSON, and as the original text.
 
-JSON comes in two shapes: that of ConvLab (`turns` of user and system), which is also what is written, and that of
-ParlAI (`dialogue`, one record a line). The original is one dialogue a line, `__eou__` after each utterance, with acts,
-emotions and topics as numbers in files of the same length beside it; where those do not fit a line, it goes without.
+JSON has two layouts: ConvLab's (`turns` of user and system), which is also the one written, and ParlAI's (`dialogue`,
+one record per line). The original text has one dialogue per line, `__eou__` after each utterance, and files of the same
+length beside it with acts, emotions and topics as numbers; a line whose numbers do not match it is read without them.
 """
 
 from collections.abc import Callable
 from pathlib import Path
 
+from tertulia.artefacts.files import open_text
 from tertulia.core.dialogue import Dialogue, Json, Turn
-from tertulia.core.errors import DataError
-from tertulia.corpus.readers.base import Reader, TextReader, flat, name_of, objects_of, text_lines, text_of, two_sides
-from tertulia.corpus.readers.opening import either, open_text
+from tertulia.corpus.readers.base import (
+    Reader,
+    TextReader,
+    check_alternating,
+    content_id,
+    objects_of,
+    one_line,
+    text_lines,
+    text_of,
+)
+from tertulia.corpus.readers.files import existing_file, unreadable_companion
 from tertulia.corpus.readers.records import Record
 
 EOU = "__eou__"
@@ -33,7 +42,7 @@ TOPICS = (
 
 
 def decode(record: Json) -> Dialogue:
-    """One JSON record of either shape."""
+    """Decode a JSON record of either layout."""
     if "turns" not in record:
         return _decode_parlai(record)
     turns = []
@@ -54,21 +63,21 @@ def _act(turn: dict[str, Json]) -> str:
 
 
 def _decode_parlai(record: Json) -> Dialogue:
-    said = objects_of(record["dialogue"], "dialogue")
-    texts = [text_of(turn["text"], "text") for turn in said]
+    entries = objects_of(record["dialogue"], "dialogue")
+    texts = [text_of(turn["text"], "text") for turn in entries]
     turns = [
         Turn(("first", "second")[i % 2], text, meta={n: text_of(turn[n], n) for n in ("act", "emotion") if turn.get(n)})
-        for i, (turn, text) in enumerate(zip(said, texts, strict=True))
+        for i, (turn, text) in enumerate(zip(entries, texts, strict=True))
     ]
     meta = {name: text_of(record[field], field) for field, name in _PARLAI_META if record.get(field)}
-    return Dialogue(name_of(*texts), tuple(turns), meta=meta)
+    return Dialogue(content_id(*texts), tuple(turns), meta=meta)
 
 
 _PARLAI_META = (("topic", "topic"), ("fold", "split"))
 
 
 def encode(dialogue: Dialogue) -> dict[str, Json]:
-    """The record in ConvLab's shape."""
+    """Encode a dialogue in ConvLab's layout."""
     topic, split = dialogue.meta.get("topic"), dialogue.meta.get("split")
     return {
         "dataset": "dailydialog",
@@ -92,22 +101,22 @@ def _encode_turn(number: int, turn: Turn) -> dict[str, Json]:
 
 
 def recognises(record: dict[str, Json]) -> bool:
-    """Either shape of JSON."""
-    said = record.get("dialogue")
-    in_parlai = isinstance(said, list) and "topic" in record and all(isinstance(turn, dict) for turn in said)
-    return in_parlai or ("dialogue_id" in record and "turns" in record)
+    """Whether a record has one of the two JSON layouts."""
+    turns = record.get("dialogue")
+    is_parlai = isinstance(turns, list) and "topic" in record and all(isinstance(turn, dict) for turn in turns)
+    return is_parlai or ("dialogue_id" in record and "turns" in record)
 
 
 class Labels:
-    """The numbers that lie beside a text file: of its line n, the acts, emotions and topic."""
+    """The labels in the files beside a text file, by line number: acts, emotions and topic."""
 
     def __init__(self, file: Path) -> None:
-        self._acts = _numbers(_sibling(file, "act"))
-        self._emotions = _numbers(_sibling(file, "emotion"))
-        self._topics = _numbers(_sibling(file, "topic"))
+        self._acts = _read_numbers(_label_file(file, "act"))
+        self._emotions = _read_numbers(_label_file(file, "emotion"))
+        self._topics = _read_numbers(_label_file(file, "topic"))
 
     def of_turns(self, line: int, n: int) -> list[dict[str, Json]]:
-        """A `meta` for each of the line's n turns."""
+        """The `meta` of each of the line's n turns."""
         metas: list[dict[str, Json]] = [{} for _ in range(n)]
         for field, rows, names in (("act", self._acts, ACTS), ("emotion", self._emotions, EMOTIONS)):
             codes = rows.get(line, [])
@@ -117,55 +126,55 @@ class Labels:
         return metas
 
     def of_dialogue(self, line: int) -> dict[str, Json]:
-        """A `meta` for the line."""
+        """The `meta` of the line's dialogue."""
         codes = self._topics.get(line, [])
         return {"topic": TOPICS[codes[0]]} if len(codes) == 1 and 0 < codes[0] < len(TOPICS) else {}
 
 
-def _sibling(file: Path, what: str) -> Path:
+def _label_file(file: Path, label: str) -> Path:
     """`dialogues_text.txt` has `dialogues_act.txt`; `dialogues_train.txt` has `dialogues_act_train.txt`."""
     name = file.name.removesuffix(".gz")
-    swapped = (
-        name.replace("_text", f"_{what}") if "_text" in name else name.replace("dialogues", f"dialogues_{what}", 1)
+    renamed = (
+        name.replace("_text", f"_{label}") if "_text" in name else name.replace("dialogues", f"dialogues_{label}", 1)
     )
-    return file.with_name(swapped if swapped != name else f"{name}.{what}")
+    return file.with_name(renamed if renamed != name else f"{name}.{label}")
 
 
-def _numbers(path: Path) -> dict[int, list[int]]:
-    found = either(path)
-    if found is None:
+def _read_numbers(path: Path) -> dict[int, list[int]]:
+    file = existing_file(path)
+    if file is None:
         return {}
     try:
-        with open_text(found) as lines:
+        with open_text(file) as lines:
             return {number: [int(part) for part in line.split()] for number, line in enumerate(lines, 1)}
     except (OSError, EOFError, ValueError) as error:
-        raise DataError(f"{found}, which the corpus leans on, cannot be read: {error}.") from None
+        raise unreadable_companion(file, error) from None
 
 
 def decode_text(record: Record, labels: Labels | None = None) -> Dialogue:
-    """One line of the original text."""
+    """Decode a line of the original text."""
     utterances = [part.strip() for part in record.value.split(EOU)]
     if utterances[-1]:
-        raise ValueError(f"the line does not end in {EOU}; was it cut off?")
+        raise ValueError(f"expected {EOU} at the end of the line")
     utterances.pop()
     metas = labels.of_turns(record.line, len(utterances)) if labels else [{} for _ in utterances]
     turns = (
         Turn(("first", "second")[i % 2], t, meta=m) for i, (t, m) in enumerate(zip(utterances, metas, strict=True))
     )
     meta = labels.of_dialogue(record.line) if labels else {}
-    return Dialogue(name_of(record.value), tuple(turns), meta=meta)
+    return Dialogue(content_id(record.value), tuple(turns), meta=meta)
 
 
 def beside(file: Path) -> Callable[[Record], Dialogue]:
-    """A decoder that knows the labels beside the file."""
+    """A decoder with access to the labels beside the file."""
     labels = Labels(file)
     return lambda record: decode_text(record, labels)
 
 
 def encode_text(dialogue: Dialogue) -> str:
-    """One line; topic, acts and emotions are not in it."""
-    two_sides(dialogue, format="DailyDialog's text")
-    return "".join(f"{flat(turn.text)} {EOU} " for turn in dialogue.turns).strip() + "\n"
+    """Encode a dialogue as a line, without topic, acts and emotions."""
+    check_alternating(dialogue, format="DailyDialog's text")
+    return "".join(f"{one_line(turn.text)} {EOU} " for turn in dialogue.turns).strip() + "\n"
 
 
 READER = Reader(name="dailydialog", recognises=recognises, decode=decode, encode=encode)

@@ -11,7 +11,7 @@ SYSTEM_ROLES = ("system", "developer")
 
 
 def decode(record: Json) -> Dialogue:
-    """One record; without an id of its own it gets one from its content, so that reading twice gives the same."""
+    """Decode a record; if it has no id, the id is computed from the content."""
     turns, system = [], []
     for message in record["messages"]:
         text = text_of(message["content"])
@@ -30,26 +30,26 @@ def text_of(content: Json) -> str:
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
-        raise TypeError("'content' must be text or a list of parts")
+        raise TypeError(f"expected text or a list of parts in 'content', got {type(content).__name__}")
     for part in content:
         if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):
-            raise ValueError("only parts of type 'text' can be read")
+            raise ValueError("expected only parts of type 'text' in 'content'")
     return "".join(part["text"] for part in content)
 
 
 def persona_of(system: list[str]) -> Persona | None:
-    """What the system messages say of the bot, sentence by sentence."""
-    said = tuple(s for text in system for s in sentences(text))
-    return Persona(said) if said else None
+    """The system messages as a persona, split into sentences."""
+    persona = tuple(s for text in system for s in sentences(text))
+    return Persona(persona) if persona else None
 
 
 def encode(dialogue: Dialogue) -> dict[str, Json]:
-    """The second speaker (or "assistant", where there is one) becomes the assistant, the others the user."""
+    """Encode a dialogue: "assistant", or else the second speaker, becomes the assistant, all others the user."""
     return {"id": dialogue.id, "messages": [{"role": r, "content": text} for r, text in encode_roles(dialogue)]}
 
 
 def encode_roles(dialogue: Dialogue) -> list[tuple[str, str]]:
-    """Roles and texts, the system message first where there is one."""
+    """Roles and texts, the system message (if any) first."""
     speakers = dialogue.speakers
     assistant = "assistant" if "assistant" in speakers or len(speakers) < 2 else speakers[1]
     messages = [("assistant" if t.speaker == assistant else "user", t.text) for t in dialogue.turns]

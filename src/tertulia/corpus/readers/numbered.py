@@ -4,65 +4,87 @@ r"""Persona-Chat and ConvAI2 as ParlAI published them: numbered lines, personas 
     2 partner's persona: i knit.
     3 hello , how are you ?<TAB>fine , back from the lake .<TAB><TAB>a candidate|another|fine , back from the lake .
 
-The one with "your persona" is the one who replies, `second` here; `first` is the partner. The number 1 begins the next
-dialogue; a line break is written `\n`. A reply's candidates stay with it (`meta`); in the published files the last of
+"your persona" is that of the replier, who is `second` here; `first` is the partner. The number 1 begins the next
+dialogue; a line break is written as `\n`. A reply keeps its candidates (`meta`); in the published files the last of
 them is always the true reply.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from tertulia.core.dialogue import Dialogue, Json, Persona, Turn
-from tertulia.corpus.readers.base import TextReader, name_of, text_lines, two_sides
+from tertulia.corpus.readers.base import Roles, TextReader, content_id, dialogue_roles, text_lines, unix_lines
 from tertulia.corpus.readers.records import Record
 
-OWN, PARTNERS = "your persona:", "partner's persona:"
+YOUR_PERSONA, PARTNERS_PERSONA = "your persona:", "partner's persona:"
+PERSONA_MARKERS = ((YOUR_PERSONA, "second"), (PARTNERS_PERSONA, "first"))
+"""The markers of persona lines and whose persona they give."""
 SILENCE = "__SILENCE__"
-"""What ParlAI puts in the place of a message where the one who replies speaks first."""
+"""ParlAI's placeholder for the message before the first reply, if the replier speaks first."""
 _LINE = re.compile(r"(\d+)(?: (.*))?", re.DOTALL)
 
 
 def cut(lines: Iterable[str]) -> Iterator[Record]:
-    """Lines as dialogues: a number that does not grow begins the next one."""
+    """Split lines into dialogues: a number that does not increase begins the next one."""
     start, last, damage = 1, 0, ""
-    found: list[str] = []
+    texts: list[str] = []
     for line in text_lines(lines):
         match = _LINE.fullmatch(line.value)
         number = int(match[1]) if match and len(match[1]) < 10 else None
-        if number is not None and number <= last and (found or damage):
-            yield Record(start, found, damage)
-            start, found, damage = line.line, [], ""
+        if number is not None and number <= last and (texts or damage):
+            yield Record(start, texts, damage)
+            start, texts, damage = line.line, [], ""
         if match is None or number is None or line.damage:
-            damage = damage or line.damage or f"line {line.line} does not begin with a number"
+            damage = damage or line.damage or f"expected a number at the beginning of line {line.line}"
         else:
-            found.append((match[2] or "").replace("\\n", "\n"))
+            texts.append((match[2] or "").replace("\\n", "\n"))
         last = number if number is not None else last
-    if found or damage:
-        yield Record(start, found, damage)
+    if texts or damage:
+        yield Record(start, texts, damage)
 
 
 def decode(lines: list[str]) -> Dialogue:
-    """The lines of one dialogue, without their numbers."""
-    personas: dict[str, list[str]] = {"second": [], "first": []}
+    """Decode the lines of one dialogue, without their numbers."""
+    personas: dict[str, list[str]] = {"first": [], "second": []}
     turns: list[Turn] = []
     for line in lines:
-        if line.startswith(OWN):
-            personas["second"].append(line.removeprefix(OWN).strip())
-        elif line.startswith(PARTNERS):
-            personas["first"].append(line.removeprefix(PARTNERS).strip())
-        else:
+        if not add_persona_line(line, personas):
             turns += _turns(line)
     return Dialogue(
-        id=name_of(*lines),
+        id=content_id(*lines),
         turns=tuple(turns),
-        personas={speaker: Persona(tuple(said)) for speaker, said in sorted(personas.items()) if said},
+        personas=as_personas(personas),
     )
+
+
+def add_persona_line(line: str, personas: dict[str, list[str]]) -> bool:
+    """Add the sentence of a persona line to its speaker's; returns False if it is another line."""
+    for marker, speaker in PERSONA_MARKERS:
+        if line.startswith(marker):
+            personas[speaker].append(line.removeprefix(marker).strip())
+            return True
+    return False
+
+
+def as_personas(sentences: dict[str, list[str]]) -> dict[str, Persona]:
+    """Personas from their sentences by speaker; speakers without any are left out."""
+    return {speaker: Persona(tuple(own)) for speaker, own in sentences.items() if own}
+
+
+def persona_lines(dialogue: Dialogue, roles: Roles, escape: Callable[[str], str] = str) -> list[str]:
+    """The personas of a dialogue as lines, the replier's first."""
+    return [
+        f"{marker} {escape(sentence)}"
+        for marker, speaker in ((YOUR_PERSONA, roles.replier), (PARTNERS_PERSONA, roles.partner))
+        if (persona := dialogue.persona_of(speaker))
+        for sentence in persona.sentences
+    ]
 
 
 def _turns(line: str) -> Iterator[Turn]:
     message, *rest = line.split("\t")
     if len(rest) > 3:
-        raise ValueError(f"a line has at most four columns, not {len(rest) + 1}")
+        raise ValueError(f"expected at most 4 columns, got {len(rest) + 1}")
     if message != SILENCE:
         yield Turn("first", message)
     if rest:
@@ -73,18 +95,13 @@ def _turns(line: str) -> Iterator[Turn]:
 
 
 def encode(dialogue: Dialogue) -> str:
-    """The dialogue as numbered lines."""
-    sides = two_sides(dialogue, format="ParlAI's numbered text")
-    lines = [
-        f"{mark} {_on_one_line(sentence)}"
-        for mark, speaker in ((OWN, sides.own), (PARTNERS, sides.partner))
-        if (persona := dialogue.persona_of(speaker))
-        for sentence in persona.sentences
-    ]
+    """Encode a dialogue as numbered lines."""
+    roles = dialogue_roles(dialogue, format="ParlAI's numbered text")
+    lines = persona_lines(dialogue, roles, _escape)
     message: str | None = None
     for turn in dialogue.turns:
-        if turn.speaker == sides.partner:
-            message = _on_one_line(turn.text)
+        if turn.speaker == roles.partner:
+            message = _escape(turn.text)
         else:
             lines.append("\t".join([SILENCE if message is None else message, *_columns(turn)]))
             message = None
@@ -94,21 +111,20 @@ def encode(dialogue: Dialogue) -> str:
 
 def _columns(turn: Turn) -> list[str]:
     reward, candidates = turn.meta.get("reward"), turn.meta.get("candidates")
-    columns = [_on_one_line(turn.text)]
+    columns = [_escape(turn.text)]
     if reward or candidates:
-        columns.append(_on_one_line(str(reward or "")))
+        columns.append(_escape(str(reward or "")))
     if isinstance(candidates, list) and candidates:
-        columns.append("|".join(_on_one_line(str(c)).replace("|", " ") for c in candidates))
+        columns.append("|".join(_escape(str(c)).replace("|", " ") for c in candidates))
     return columns
 
 
-def _on_one_line(text: str) -> str:
-    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\t", " ")
-    return text.strip().replace("\n", "\\n")
+def _escape(text: str) -> str:
+    return unix_lines(text).replace("\t", " ").strip().replace("\n", "\\n")
 
 
 def recognises(head: str) -> bool:
-    """Whether the first line is the first of a dialogue."""
+    """Whether the first line looks like the first line of a dialogue."""
     first = head.lstrip().partition("\n")[0]
     return first.startswith("1 ") and ("persona:" in first or "\t" in first)
 

@@ -1,6 +1,6 @@
-"""Cutting JSON text into records: one a line, or the items of one big list or object, read piece by piece.
+"""Split JSON text into records: one per line, or the items of one big list or object, read incrementally.
 
-A published corpus is often a single JSON document of a gigabyte. Here it is never held whole: `JsonStream` keeps a
+A published corpus is often a single JSON document of a gigabyte. It is never in memory as one: `JsonStream` keeps a
 window of the text that is just large enough for the next record, and every record knows the line it begins on.
 """
 
@@ -19,7 +19,7 @@ _WINDOW = 1 << 16
 
 
 class Record(NamedTuple):
-    """One record of a file and its place; a damaged one has a reason instead of a value."""
+    """One record of a file and the line it begins on; a damaged one has a reason instead of a value."""
 
     line: int
     value: Json
@@ -27,7 +27,7 @@ class Record(NamedTuple):
 
 
 def json_lines(lines: Iterable[str]) -> Iterator[Record]:
-    """One record a line; blank lines are none."""
+    """One record per line; blank lines are skipped."""
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -39,25 +39,25 @@ def json_lines(lines: Iterable[str]) -> Iterator[Record]:
 
 
 def json_document(text: IO[str], *, key: str = "", is_record: Callable[[Json], bool] = bool) -> Iterator[Record]:
-    """The records of a JSON document: the items of a list, the values of an object of records, or value after value.
+    """The records of a JSON document: the items of a list, the values of an object of records, or concatenated values.
 
-    The values of an object are taken for records where the first of them `is_record`; its name goes into the field
-    `key`. What cannot be read any further ends a list or an object: the rest is one damaged record.
+    The values of an object are records if the first of them `is_record`; their names go into the field `key`. An error
+    within a list or an object ends it: the rest is one damaged record.
     """
     stream = JsonStream(text)
     try:
         if stream.peek() == "[":
             yield from stream.items()
         elif stream.peek() == "{" and key:
-            yield from _named(stream, key, is_record)
+            yield from _named_records(stream, key, is_record)
     except DAMAGE as why:
         yield Record(stream.line, None, reason_of(why))
         return
-    yield from _one_by_one(stream)
+    yield from _concatenated_values(stream)
 
 
-def _one_by_one(stream: "JsonStream") -> Iterator[Record]:
-    """Value after value; where the first stood on a line of its own, damage ends with its line."""
+def _concatenated_values(stream: "JsonStream") -> Iterator[Record]:
+    """Concatenated values; if the first has a line of its own, damage ends with its line."""
     in_lines: bool | None = None
     while stream.peek():
         try:
@@ -72,35 +72,28 @@ def _one_by_one(stream: "JsonStream") -> Iterator[Record]:
         yield record
 
 
-def _named(stream: "JsonStream", key: str, is_record: Callable[[Json], bool]) -> Iterator[Record]:
-    """Records by name; or, where the first value is none, the whole object as the only record."""
+def _named_records(stream: "JsonStream", key: str, is_record: Callable[[Json], bool]) -> Iterator[Record]:
+    """Records by name; or, if the first value is not a record, the complete object as the only record."""
     members = stream.members()
     first = next(members, None)
     if first is None:
         return
-    if first.record.damage or _is(first.record.value, is_record):
-        found = chain((first,), members)
-    else:
-        whole = {name: record.value for name, record in chain((first,), members)}
-        yield Record(first.record.line, whole)
+    if not first.record.damage and not (isinstance(first.record.value, dict) and is_record(first.record.value)):
+        yield Record(first.record.line, {name: record.value for name, record in chain((first,), members)})
         return
-    for name, record in found:
+    for name, record in chain((first,), members):
         yield record._replace(value={key: name} | record.value) if isinstance(record.value, dict) else record
 
 
-def _is(value: Json, is_record: Callable[[Json], bool]) -> bool:
-    return isinstance(value, dict) and is_record(value)
-
-
 class Member(NamedTuple):
-    """A member of an object."""
+    """A member of a JSON object."""
 
     name: str
     record: Record
 
 
 class JsonStream:
-    """A JSON text seen through a window that grows only where a value does not fit."""
+    """Reads JSON text through a window that grows only if a value does not fit."""
 
     def __init__(self, text: IO[str]) -> None:
         self._text, self._decoder = text, json.JSONDecoder()
@@ -108,37 +101,37 @@ class JsonStream:
         self.line = 1
 
     def peek(self) -> str:
-        """The next character that is no white space; nothing at the end."""
+        """The next character that is not white space; empty at the end."""
         while True:
             self._skip(_end(_SPACE, self._buffer, self._at))
             if self._at < len(self._buffer):
                 return self._buffer[self._at]
-            if not self._more():
+            if not self._read_more():
                 return ""
 
     def value(self) -> Record:
-        """The next value; its text is checked to be whole characters."""
+        """The next value; lone surrogates in it are damage."""
         self.peek()
         while True:
             try:
                 value, end = self._decoder.raw_decode(self._buffer, self._at)
             except json.JSONDecodeError as why:
-                # A value cut off by the window looks damaged near its end, or is a string that never closes.
-                cut_off = why.msg.startswith("Unterminated string") or why.pos > len(self._buffer) - 16
-                if not cut_off or not self._more():
+                # A value truncated by the window has its error near the end, or is an unterminated string.
+                truncated = why.msg.startswith("Unterminated string") or why.pos > len(self._buffer) - 16
+                if not truncated or not self._read_more():
                     raise ValueError(f"not valid JSON from here on ({why.msg})") from None
                 continue
-            if _end(_NUMBER, self._buffer, end) == len(self._buffer) and self._more():
-                continue  # what looks like a number's end may be the window's
+            if _end(_NUMBER, self._buffer, end) == len(self._buffer) and self._read_more():
+                continue  # the end of a number may be the end of the window
             raw, line = self._buffer[self._at : end], self.line
             self._skip(end)
-            return _checked(Record(line, value), raw)
+            return _check_surrogates(Record(line, value), raw)
 
     def skip_line(self) -> None:
-        """Go to the beginning of the next line."""
+        """Skip to the beginning of the next line."""
         while (end := self._buffer.find("\n", self._at)) < 0:
             self._skip(len(self._buffer))
-            if not self._more():
+            if not self._read_more():
                 return
         self._skip(end + 1)
 
@@ -157,7 +150,7 @@ class JsonStream:
         while (mark := self.peek()) != "}":
             name = self.value()
             if not isinstance(name.value, str):
-                raise ValueError("not valid JSON from here on (a name must stand in quotes)")  # noqa: TRY004 - damage
+                raise ValueError("not valid JSON from here on (expected a name in quotes)")  # noqa: TRY004 - damage
             self._expect(":")
             yield Member(name.value, self.value())
             if (mark := self.peek()) != "}":
@@ -165,17 +158,17 @@ class JsonStream:
         self._expect(mark)
 
     def _expect(self, mark: str) -> None:
-        found = self.peek()
-        if found != mark:
-            raise ValueError(f"not valid JSON from here on ({mark!r} expected, not {found or 'the end'!r})")
+        character = self.peek()
+        if character != mark:
+            raise ValueError(f"not valid JSON from here on (expected {mark!r}, got {character or 'the end'!r})")
         self._skip(self._at + 1)
 
     def _skip(self, to: int) -> None:
         self.line += self._buffer.count("\n", self._at, to)
         self._at = to
 
-    def _more(self) -> bool:
-        """Read on, as much again as the window holds: the work stays linear however long a value is."""
+    def _read_more(self) -> bool:
+        """Double the window: the total work stays linear, however long a value is."""
         if self._ended:
             return False
         piece = self._text.read(max(_WINDOW, len(self._buffer) - self._at))
@@ -184,7 +177,7 @@ class JsonStream:
         return bool(piece)
 
 
-def _checked(record: Record, raw: str) -> Record:
+def _check_surrogates(record: Record, raw: str) -> Record:
     try:
         if not raw.isascii():
             raw.encode("utf-8")
@@ -196,5 +189,5 @@ def _checked(record: Record, raw: str) -> Record:
 
 
 def _end(pattern: re.Pattern[str], text: str, start: int) -> int:
-    found = pattern.match(text, start)
-    return found.end() if found else start
+    match = pattern.match(text, start)
+    return match.end() if match else start

@@ -1,17 +1,17 @@
-"""Topical-Chat (Gopalakrishnan et al. 2019): conversations by id, and the reading sets their speakers had before them.
+"""Topical-Chat (Gopalakrishnan et al. 2019): conversations by id, and the reading sets that the speakers saw.
 
-Reading sets are found where the publication puts them (`conversations/NAME.json`, `reading_sets/post-build/NAME.json`)
-or beside the file as `reading_sets_NAME.json`. Built ones become the evidence: Wikipedia sections and fun facts of each
-agent, and the article. Those not built hold references instead of texts; they stay in `meta` as they are.
+Reading sets are looked up where the publication puts them (`conversations/NAME.json` has
+`reading_sets/post-build/NAME.json`) or beside the file as `reading_sets_NAME.json`. Built ones become the evidence:
+Wikipedia sections and fun facts of each agent, and the article. Unbuilt ones have references instead of texts; they are
+kept in `meta` as they are.
 """
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tertulia.core.dialogue import Dialogue, Evidence, Json, Turn
-from tertulia.core.errors import DataError
-from tertulia.corpus.readers.base import Reader, objects_of, text_of
-from tertulia.corpus.readers.opening import bare, companion, either
+from tertulia.corpus.readers.base import Reader, misfit, objects_of, text_of
+from tertulia.corpus.readers.files import base_name, existing_file, read_companion
 
 KEY = "conversation_id"
 AGENTS = ("agent_1", "agent_2")
@@ -20,7 +20,7 @@ _META = ("article_url", "config", "conversation_rating")
 
 
 def decode(record: Json, reading_sets: dict[str, Json] | None = None) -> Dialogue:
-    """One conversation, with what its reading set says."""
+    """Decode a conversation, with its reading set as evidence."""
     name = text_of(record[KEY], KEY)
     reading = (reading_sets or {}).get(name) or {}
     evidence = tuple(read_evidence(reading))
@@ -29,17 +29,17 @@ def decode(record: Json, reading_sets: dict[str, Json] | None = None) -> Dialogu
         meta["reading_set"] = {agent: reading[agent] for agent in AGENTS if agent in reading}
     turns = (
         Turn(
-            text_of(said["agent"], "agent"),
-            text_of(said["message"], "message"),
-            meta={field: said[field] for field in _TURN_META if said.get(field) is not None},
+            text_of(entry["agent"], "agent"),
+            text_of(entry["message"], "message"),
+            meta={field: entry[field] for field in _TURN_META if entry.get(field) is not None},
         )
-        for said in objects_of(record["content"], "content")
+        for entry in objects_of(record["content"], "content")
     )
     return Dialogue(name, tuple(turns), evidence=evidence, meta=meta)
 
 
 def read_evidence(reading: dict[str, Json]) -> Iterator[Evidence]:
-    """The texts of a built reading set; the id says who had it: `agent_1/FS2/fun_facts/0`, `article/AS1`."""
+    """The texts of a built reading set; the ids say who saw them: `agent_1/FS2/fun_facts/0`, `article/AS1`."""
     for agent in AGENTS:
         for section, facts in (reading.get(agent) or {}).items():
             entity = str(facts.get("entity", ""))
@@ -56,25 +56,25 @@ def read_evidence(reading: dict[str, Json]) -> Iterator[Evidence]:
 
 
 def _is_reference(fact: str) -> bool:
-    """A fun fact that is still the id of a Reddit post."""
+    """Whether a fun fact is the id of a Reddit post instead of its text."""
     return fact.startswith("t3_") and fact[3:].isalnum()
 
 
 def beside(file: Path) -> Callable[[Json], Dialogue]:
-    """A decoder that knows the reading sets of the file."""
-    name = bare(file)
-    places = [file.with_name(f"reading_sets_{name}.json")]
-    places += [file.parent.parent / "reading_sets" / built / f"{name}.json" for built in ("post-build", "pre-build")]
-    found = next((path for place in places if (path := either(place))), None)
-    reading_sets = companion(found) if found else {}
+    """A decoder with access to the reading sets of the file."""
+    name = base_name(file)
+    paths = [file.with_name(f"reading_sets_{name}.json")]
+    paths += [file.parent.parent / "reading_sets" / built / f"{name}.json" for built in ("post-build", "pre-build")]
+    candidates = [source for path in paths if (source := existing_file(path))]
+    reading_sets = read_companion(candidates[0]) if candidates else {}
     return lambda record: decode(record, reading_sets)
 
 
 def encode(dialogue: Dialogue) -> dict[str, Json]:
-    """The conversation alone: reading sets are another file, which is not written."""
+    """Encode the conversation; reading sets belong to another file, which is not written."""
     speakers = dialogue.speakers
     if len(speakers) > 2:
-        raise DataError(f"The dialogue {dialogue.id!r} does not fit: Topical-Chat holds two agents.")
+        raise misfit(dialogue.id, "Topical-Chat has two agents")
     order = speakers if set(speakers) - set(AGENTS) else AGENTS
     agents = dict(zip(order, AGENTS, strict=False))
     content = [
@@ -87,7 +87,7 @@ def encode(dialogue: Dialogue) -> dict[str, Json]:
 
 
 def recognises(record: dict[str, Json]) -> bool:
-    """Whether its content is messages of agents."""
+    """Whether the content is a list of messages of agents."""
     content = record.get("content")
     return isinstance(content, list) and (not content or (isinstance(content[0], dict) and "agent" in content[0]))
 

@@ -1,13 +1,12 @@
-"""Wizard of Wikipedia (Dinan et al. 2019): a `wizard` who reads, and an `apprentice` who asks.
+"""Wizard of Wikipedia (Dinan et al. 2019): a `wizard` who reads passages, and an `apprentice` who asks.
 
-Passages become the evidence, each once, their sentences on lines of their own; a turn's `passages` (`meta`) are the ids
-of those retrieved for it, `checked_sentence` and `checked_passage` what the wizard marked. The persona a topic was
-chosen from is nobody's in particular, so it stays in the dialogue's `meta`.
+Passages become the evidence, each once, with one sentence per line; a turn's `passages` (`meta`) are the ids of those
+retrieved for it, `checked_sentence` and `checked_passage` what the wizard selected. The persona from which the topic
+was chosen belongs to neither speaker, so it is kept in the dialogue's `meta`.
 """
 
 from tertulia.core.dialogue import Dialogue, Evidence, Json, Turn
-from tertulia.core.errors import DataError
-from tertulia.corpus.readers.base import Reader, name_of, objects_of, text_of, texts_of
+from tertulia.corpus.readers.base import Reader, content_id, misfit, objects_of, text_of, texts_of
 
 TOPIC = "topic"
 """The id of the passage about the chosen topic."""
@@ -21,14 +20,14 @@ _TURN_META = {
 
 
 class Passages:
-    """The passages of a dialogue, each with one id however often it was retrieved."""
+    """The passages of a dialogue; a passage retrieved several times has one id."""
 
     def __init__(self) -> None:
         self._ids: dict[tuple[str, str], str] = {}
         self.evidence: list[Evidence] = []
 
     def add(self, title: str, sentences: tuple[str, ...], name: str = "") -> str:
-        """The id of a passage, new or known."""
+        """Add a passage if it is new; returns its id."""
         text = "\n".join(sentences)
         if (title, text) not in self._ids:
             self._ids[title, text] = name or f"p{len(self.evidence)}"
@@ -37,14 +36,14 @@ class Passages:
 
 
 def decode(record: Json) -> Dialogue:
-    """One dialogue of the published JSON."""
+    """Decode a dialogue of the published JSON."""
     passages = Passages()
     topic = text_of(record["chosen_topic"], "chosen_topic")
     if about := texts_of(record.get("chosen_topic_passage") or [], "chosen_topic_passage"):
         passages.add(topic, about, TOPIC)
     turns = tuple(_turn(entry, passages) for entry in objects_of(record["dialog"], "dialog"))
     return Dialogue(
-        id=name_of(topic, *(turn.text for turn in turns)),
+        id=content_id(topic, *(turn.text for turn in turns)),
         turns=turns,
         evidence=tuple(passages.evidence),
         meta={name: record[name] for name in _META if record.get(name) is not None},
@@ -60,25 +59,25 @@ def _turn(entry: dict[str, Json], passages: Passages) -> Turn:
     ]
     if retrieved:
         meta["passages"] = retrieved
-    return Turn(_who(text_of(entry["speaker"], "speaker")), text_of(entry["text"], "text"), meta=meta)
+    return Turn(_role(text_of(entry["speaker"], "speaker")), text_of(entry["text"], "text"), meta=meta)
 
 
-def _who(speaker: str) -> str:
-    """`0_Wizard` is who speaks first, `1_Apprentice` who speaks second; the number says nothing new."""
+def _role(speaker: str) -> str:
+    """The role of a speaker such as `0_Wizard`; the number is only the order in which they speak."""
     for role in ("wizard", "apprentice"):
         if role in speaker.lower():
             return role
-    raise ValueError(f"a speaker is a wizard or an apprentice, not {speaker!r}")
+    raise ValueError(f"expected a wizard or an apprentice as speaker, got {speaker!r}")
 
 
 def encode(dialogue: Dialogue) -> dict[str, Json]:
-    """A dialogue of a wizard and an apprentice; of any other two, who speaks second is the wizard."""
+    """Encode a dialogue of a wizard and an apprentice; of two others, who speaks second is the wizard."""
     speakers = dialogue.speakers
     if len(speakers) > 2:
-        raise DataError(f"The dialogue {dialogue.id!r} does not fit: Wizard of Wikipedia holds two speakers.")
+        raise misfit(dialogue.id, "Wizard of Wikipedia has two speakers")
     named = set(speakers) <= {"wizard", "apprentice"}
     roles = {s: s if named else ("apprentice", "wizard")[i] for i, s in enumerate(speakers)}
-    known = {e.id: {e.source: e.text.split("\n")} for e in dialogue.evidence}
+    passages = {e.id: {e.source: e.text.split("\n")} for e in dialogue.evidence}
     topic = next((e for e in dialogue.evidence if e.id == TOPIC), None)
     return {name: dialogue.meta[name] for name in _META if name in dialogue.meta} | {
         "chosen_topic": dialogue.meta.get("chosen_topic") or (topic.source if topic else ""),
@@ -86,7 +85,7 @@ def encode(dialogue: Dialogue) -> dict[str, Json]:
         "dialog": [
             {"speaker": f"{speakers.index(turn.speaker)}_{roles[turn.speaker].title()}", "text": turn.text}
             | {field: turn.meta[name] for field, name in _TURN_META.items() if name in turn.meta}
-            | {"retrieved_passages": [known[name] for name in turn.meta.get("passages", []) if name in known]}
+            | {"retrieved_passages": [passages[name] for name in turn.meta.get("passages", []) if name in passages]}
             for turn in dialogue.turns
         ],
     }

@@ -1,1 +1,1 @@
-"""The built-in bots, one file each; `tertulia.talk.table` lists them."""
+"""The built-in bots, one file each; `tertulia.talk.registry` lists them."""

@@ -1,4 +1,4 @@
-"""GenericBot of the Meena paper (arXiv 2001.09977): always sensible, never specific. The floor every bot must clear."""
+"""GenericBot of the Meena paper (arXiv 2001.09977): always sensible, never specific: the baseline to beat."""
 
 import time
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ from tertulia.core.text import is_question, words
 
 
 class GenericOptions(Config):
-    """What it says."""
+    """Its two replies."""
 
     to_questions: str = "I don't know."
-    """The answer to every question."""
+    """The reply to every question."""
     to_statements: str = "ok"
-    """The answer to everything else, silence included."""
+    """The reply to everything else, including an empty message."""
 
 
 class GenericBot:
@@ -32,13 +32,13 @@ class GenericBot:
 
     @classmethod
     def build(cls, target: str, options: GenericOptions, /) -> Self:
-        """From a specification; there is nothing to point at."""
+        """From a specification without a target."""
         return cls(options)
 
     def reply(self, asks: Sequence[Ask], /) -> list[Reply]:
-        """One of two answers."""
+        """One of two replies."""
         start = time.perf_counter()
-        texts = [self._answer(ask) for ask in asks]
+        texts = [self._text(ask) for ask in asks]
         seconds = time.perf_counter() - start
         return [
             Reply(text, Provenance(self.spec, None, self.options.model_dump(), ask.seed, __version__), seconds=seconds)
@@ -46,14 +46,14 @@ class GenericBot:
         ]
 
     def score(self, asks: Sequence[Ask], candidates: Sequence[Sequence[str]], /) -> list[list[float]]:
-        """How many of a candidate's words are those it would have said itself: mostly ties, hence close to chance."""
+        """Word F1 of each candidate with its own reply: mostly ties, so close to chance."""
         scores = []
         for ask, texts in zip(asks, candidates, strict=True):
-            own = set(words(self._answer(ask)))
+            own = set(words(self._text(ask)))
             scores.append([_f1(own, set(words(text))) for text in texts])
         return scores
 
-    def _answer(self, ask: Ask) -> str:
+    def _text(self, ask: Ask) -> str:
         return self.options.to_questions if is_question(ask.last) else self.options.to_statements
 
 

@@ -1,6 +1,6 @@
-"""A person at this terminal as a bot: for trying out a study from the other side, or as the human half of self-play.
+"""A person at this terminal as a bot: to see a conversation from the bot's side, or as the human half of self-play.
 
-It is the one bot that writes to the terminal, as that is its job. It answers a batch one ask after the other.
+It is the only bot that reads from and writes to the terminal. It replies to the asks of a batch one after the other.
 """
 
 import sys
@@ -15,27 +15,25 @@ from tertulia.core.config import Config
 from tertulia.core.errors import BotError
 from tertulia.core.reply import Ask, Provenance, Reply
 from tertulia.core.text import clean
+from tertulia.talk.bot import BotTraits
 
 RULE = "-" * 40
 
 
 class HumanOptions(Config):
-    """What the person sees."""
+    """What the person is shown."""
 
     turns: int = Field(0, ge=0)
-    """Show this many of the last turns; 0 for the whole dialogue."""
+    """Show this many of the last turns; 0 for the full dialogue."""
 
 
 class HumanBot:
-    """Shows the dialogue and the persona to play, and reads the reply from a line."""
+    """Shows the dialogue and the persona to play, and reads one line as the reply."""
 
     Options: ClassVar[type[Config]] = HumanOptions
     target_help: ClassVar[str] = ""
     summary = "A person at this terminal."
-    uses_terminal = True
-    """Nobody else may write there while it is asked."""
-    max_batch = 1
-    """For workers: nobody waits for the answers to other asks."""
+    traits = BotTraits(max_batch=1, uses_terminal=True)
 
     def __init__(
         self, options: HumanOptions | None = None, *, source: TextIO | None = None, output: TextIO | None = None
@@ -51,26 +49,26 @@ class HumanBot:
 
     def reply(self, asks: Sequence[Ask], /) -> list[Reply]:
         """What the person types, one ask after the other."""
-        return [self._answer(ask) for ask in asks]
+        return [self._reply(ask) for ask in asks]
 
-    def _answer(self, ask: Ask) -> Reply:
+    def _reply(self, ask: Ask) -> Reply:
         start = time.perf_counter()
-        # Looked up now, not when the bot was made: either may have been redirected since.
+        # Looked up now, not when the bot was created: either may have been redirected since.
         source, output = self._source or sys.stdin, self._output or sys.stdout
-        output.write("\n".join(self._shown(ask)) + "\n")
+        output.write("\n".join(self._prompt_lines(ask)) + "\n")
         text = ""
         while not text:
             output.write(f"{clean(ask.speaker)}> ")
             output.flush()
             line = source.readline()
             if not line:
-                raise BotError("The input ended: nobody is there to answer.", hint="Give the bot 'human' a terminal.")
+                raise BotError("The input ended before a reply was typed.", hint="Run the bot 'human' at a terminal.")
             text = clean(line).strip()
         provenance = Provenance(self.spec, None, self.options.model_dump(), ask.seed, __version__)
         return Reply(text, provenance, seconds=time.perf_counter() - start)
 
-    def _shown(self, ask: Ask) -> list[str]:
-        """Who to be, what has been said, and whose turn it is."""
+    def _prompt_lines(self, ask: Ask) -> list[str]:
+        """The persona to play and the conversation so far."""
         lines = [RULE]
         persona = ask.dialogue.persona_of(ask.speaker)
         if persona is not None:
@@ -82,5 +80,5 @@ class HumanBot:
             lines.append(f"({hidden} earlier turns)")
         lines += [f"{turn.speaker}: {turn.text}" for turn in turns[max(hidden, 0) :]]
         if not turns:
-            lines.append("Nothing has been said yet: you open the conversation.")
+            lines.append("There are no turns yet: you open the conversation.")
         return [clean(line) for line in lines]

@@ -1,9 +1,9 @@
-"""The bot behind every trained ranker: search the pool for what fits the conversation, score the found, say the best.
+"""The bot behind every trained ranker: search the pool for replies that fit the conversation, score them, say the best.
 
-What may be said is what people have said in the training dialogues (or in others, by the option `pool`), so every reply
-has a source. The search looks at the conversation alone; the persona counts when the found replies are scored, in the
-way the ranker has it. With a cross-encoder behind it, the best few are read once more, each together with the
-conversation. One class serves all rankers: a run's manifest says which one to load.
+The pool holds the utterances of the training dialogues (or of others, by the option `pool`), so every reply has a
+source. The search sees the conversation alone; the persona counts when the retrieved replies are scored. With a
+cross-encoder, the best few are read again, each together with the conversation. One class serves all rankers: a run's
+manifest says which one to load.
 """
 
 import random
@@ -13,74 +13,71 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
+from torch import nn
 
 from tertulia import __version__
+from tertulia.artefacts.manifest import is_complete
 from tertulia.core.config import Config, load_toml
 from tertulia.core.errors import BotError, UsageError
 from tertulia.core.registry import Registry
 from tertulia.core.reply import Ask, Candidate, Provenance, Reply
 from tertulia.corpus.load import load_dialogues
-from tertulia.models.checkpoint import MANIFEST, Manifest, read_manifest
-from tertulia.models.ranker import Floats, Game, Queries, Query, Ranker
-from tertulia.models.table import RANKERS
+from tertulia.models.checkpoint import ModelManifest, read_manifest
+from tertulia.models.device import resolve_device
+from tertulia.models.rankers.base import CandidateSet, Floats, PairScorer, Queries, Query, Ranker
+from tertulia.models.registry import RANKERS, RERANKERS
 from tertulia.models.threads import use_threads
+from tertulia.talk.bot import BotTraits
 from tertulia.talk.chat import OPENING
-from tertulia.talk.choosing import Heard, known_sentences
 from tertulia.talk.pool import LINES, ReplyPool
+from tertulia.talk.repetition import RepetitionCheck, persona_sentences
 
 RERANKED = 20
 """How many of the best a re-ranker reads."""
-AT_ONCE = 256
-"""Asks encoded at once."""
-FOLLOW = 1.5
+ASKS_AT_ONCE = 256
+"""Asks encoded together."""
+FOLLOW_WEIGHT = 1.5
 """See `RankerOptions.follow`; chosen with benchmarks/rank_talk.py."""
-REMEMBERED = 50_000
-"""Given replies whose vectors are remembered."""
+CACHED_REPLIES = 50_000
+"""Given replies whose vectors are cached."""
 MAX_TURNS = 20
-"""Turns of context read where a run does not say what it was trained with."""
-TRAIN = "Train one with `tertulia train RECIPE.toml --out RUN` (configs/ has recipes), then talk to RUN."
-
-RERANKERS = Registry("re-ranker", "tertulia.rerankers")
-RERANKERS.add("cross-encoder", "tertulia.models.cross_encoder:CrossEncoder", "reads query and reply together")
-
-
-class PairScorer(Protocol):
-    """What a re-ranker can do."""
-
-    def score_pairs(self, queries: Sequence[Query], texts: Sequence[Sequence[str]], /) -> list[list[float]]:
-        """For each query, the score of each of its texts."""
-        ...
+"""Turns of context, if the run does not say how many it was trained with."""
+TRAIN = "Train one with `tertulia train RECIPE.toml --out RUN` (configs/ has recipes)."
 
 
 class RankerOptions(Config):
     """What it chooses from, and how."""
 
     pool: str = ""
-    """Dialogues whose utterances it may say (a file, a folder, or `sample`); those it was trained on by default."""
+    """Dialogues whose utterances are its replies (a file, a folder, or `sample`); by default the training dialogues."""
     candidates: int = Field(10, ge=1, le=1000)
     """How many of the best replies to consider."""
     breadth: int = Field(200, ge=1, le=10_000)
-    """How many replies the search finds for the ranker to score; the persona has its say among these."""
+    """How many replies the search retrieves for the ranker to score; the persona counts among these."""
     follow: float | None = Field(None, ge=0, le=10)
-    """Weight of how like the message is to the one that a reply answered where it was said. By default 1.5 for a ranker
-    that reads messages and replies alike (minilm), to which a question is most like another question; 0 for others."""
+    """Weight of the similarity between the message and the turn that a reply originally followed. By default 1.5 for
+    rankers that encode messages and replies alike (minilm), for which a question is most similar to another question;
+    0 for others."""
     repeat_overlap: float = Field(0.75, gt=0, le=1)
-    """A reply is dropped when it shares this many words with one of the bot's own earlier turns (twice the shared words
-    over the words of both); 1 drops only those of the same words. What anybody has said already is always dropped."""
+    """Drop replies that share this many words with one of the bot's own earlier turns (twice the shared words over the
+    words of both); 1 drops only those with exactly the same words. Verbatim repetitions of any turn are always
+    dropped."""
     echo: float = Field(0.7, gt=0, le=1)
-    """A reply is dropped when it says this share of the words of the message again, if those are more than three: what
-    is most like a message is often the message itself."""
+    """Drop replies that repeat this share of the words of the message, if those are more than three: what is most
+    similar to a message is often the message itself."""
     max_turns: int | None = Field(None, ge=1)
-    """Turns of context that are read, the last ones; as many as in training by default."""
+    """Turns of context, the last ones; by default as many as in training."""
     rerank: str = ""
-    """The run of a cross-encoder that puts the best 20 in their final order."""
+    """The run of a cross-encoder that reorders the best 20."""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """Device to compute on; auto takes CUDA or MPS if available."""
     threads: int = Field(0, ge=0)
-    """Threads to compute with, for all models of the process; 0 takes half the cores."""
+    """CPU threads, for all models of the process; 0 takes half the cores."""
 
 
 class RankerBot:
@@ -88,8 +85,9 @@ class RankerBot:
 
     Options: ClassVar[type[Config]] = RankerOptions
     target_help: ClassVar[str] = "the folder of a training run"
-    summary = "Says what fits best of all that was said in its training dialogues."
+    summary = "Retrieves the best-fitting utterance of its training dialogues."
     max_batch = 64
+    traits = BotTraits(max_batch=max_batch)
 
     def __init__(
         self,
@@ -106,14 +104,14 @@ class RankerBot:
         self.options = options or RankerOptions()
         self.spec, self.fingerprint = spec, fingerprint
         self.max_turns = self.options.max_turns or max_turns
-        alike = bool(getattr(ranker, "reads_alike", False))
-        self.follow = self.options.follow if self.options.follow is not None else FOLLOW * alike
-        self._known: dict[str, Floats] = {}
+        default_follow = FOLLOW_WEIGHT if ranker.symmetric else 0.0
+        self.follow = self.options.follow if self.options.follow is not None else default_follow
+        self._vectors: dict[str, Floats] = {}
         self._lock = threading.Lock()
 
     @classmethod
     def build(cls, target: str, options: RankerOptions, /) -> Self:
-        """From a training run; its manifest says which ranker it is, and vouches for its files."""
+        """Load a training run; its manifest names the ranker and verifies the files."""
         if not target:
             raise UsageError("A ranking bot needs the folder of a training run after its name.", hint=TRAIN)
         use_threads(options.threads)
@@ -121,10 +119,10 @@ class RankerBot:
         manifest = _manifest(folder)
         if manifest.model in RERANKERS:
             raise UsageError(
-                f"The {manifest.model} in {folder} can put replies in order, but not search for them.",
-                hint=f"Give it to a ranking bot: RUN?rerank={folder}",
+                f"The {manifest.model} in {folder} reorders replies but cannot search for them.",
+                hint=f"Use it with a ranking bot: RUN?rerank={folder}",
             )
-        ranker: Ranker = RANKERS.get(manifest.model).load(folder)
+        ranker: Ranker = _load(RANKERS, manifest, folder, options)
         second = _manifest(Path(options.rerank)) if options.rerank else None
         return cls(
             ranker,
@@ -132,156 +130,158 @@ class RankerBot:
             options,
             spec=f"{manifest.bot}:{target}",
             fingerprint="+".join(one.fingerprint for one in (manifest, second) if one),
-            reranker=RERANKERS.get(second.model).load(Path(options.rerank)) if second else None,
+            reranker=_load(RERANKERS, second, Path(options.rerank), options) if second else None,
             max_turns=_trained_turns(folder),
         )
 
     def reply(self, asks: Sequence[Ask], /) -> list[Reply]:
-        """The best reply of the pool that was not said before."""
-        found: list[Reply] = []
-        for at in range(0, len(asks), AT_ONCE):
-            part, start = asks[at : at + AT_ONCE], time.perf_counter()
+        """The best reply of the pool that was not used before."""
+        replies: list[Reply] = []
+        for start in range(0, len(asks), ASKS_AT_ONCE):
+            part, began = asks[start : start + ASKS_AT_ONCE], time.perf_counter()
             queries = [self._query(ask) for ask in part]
             encoded = self.ranker.queries(queries)
             messages = self.ranker.replies([query.turns[-1] for query in queries]) if self.follow else encoded.vectors
-            chosen = [self._choose(ask, queries[i], _one(encoded, i), messages[i]) for i, ask in enumerate(part)]
-            seconds = time.perf_counter() - start
-            found += [
+            choices = [self._choose(ask, queries[i], _unpadded(encoded, i), messages[i]) for i, ask in enumerate(part)]
+            seconds = time.perf_counter() - began
+            replies += [
                 Reply(c.text, self._provenance(ask), c.score, c.candidates, seconds=seconds, note=c.note)
-                for ask, c in zip(part, chosen, strict=True)
+                for ask, c in zip(part, choices, strict=True)
             ]
-        return found
+        return replies
 
     def score(self, asks: Sequence[Ask], candidates: Sequence[Sequence[str]], /) -> list[list[float]]:
         """The ranker's score of each candidate.
 
-        With a re-ranker, the best 20 by that score come first, in the order of the re-ranker's.
+        With a re-ranker, the best 20 by that score come first, in the re-ranker's order.
         """
         if not any(candidates):
             return [[] for _ in asks]
         queries = [self._query(ask) for ask in asks]
-        game = Game(candidates)
-        first = game.scores(self.ranker, self.ranker.queries(queries), self._encoded(game.texts))
+        candidate_set = CandidateSet(candidates)
+        encoded = self._encode_replies(candidate_set.texts)
+        scores = candidate_set.scores(self.ranker, self.ranker.queries(queries), encoded)
         if self.reranker is None:
-            return first
-        return [self._reranked(*row) for row in zip(queries, candidates, first, strict=True)]
+            return scores
+        return [self._rerank(*row) for row in zip(queries, candidates, scores, strict=True)]
 
-    def _encoded(self, texts: Sequence[str]) -> Floats:
-        """Vectors of given replies; those of the last calls are remembered, as distractors come again and again."""
+    def _encode_replies(self, texts: Sequence[str]) -> Floats:
+        """Vectors of given replies; those of earlier calls are cached, as distractors come again and again."""
         with self._lock:
-            known = {text: self._known[text] for text in texts if text in self._known}
-        new = [text for text in texts if text not in known]
-        known |= dict(zip(new, self.ranker.replies(new), strict=True)) if new else {}
+            vectors = {text: self._vectors[text] for text in texts if text in self._vectors}
+        new = [text for text in texts if text not in vectors]
+        vectors |= dict(zip(new, self.ranker.replies(new), strict=True)) if new else {}
         with self._lock:
-            if len(self._known) + len(new) > REMEMBERED:
-                self._known.clear()
-            self._known.update((text, known[text]) for text in new[:REMEMBERED])
-        return np.stack([known[text] for text in texts])
+            if len(self._vectors) + len(new) > CACHED_REPLIES:
+                self._vectors.clear()
+            self._vectors.update((text, vectors[text]) for text in new[:CACHED_REPLIES])
+        return np.stack([vectors[text] for text in texts])
 
     def _query(self, ask: Ask) -> Query:
         turns = tuple(turn.text for turn in ask.dialogue.turns[-self.max_turns :])
-        return Query(turns or (OPENING,), known_sentences(ask))
+        return Query(turns or (OPENING,), persona_sentences(ask))
 
     def _provenance(self, ask: Ask) -> Provenance:
         return Provenance(self.spec, self.fingerprint, self.options.model_dump(), ask.seed, __version__)
 
     def _choose(self, ask: Ask, query: Query, encoded: Queries, message: Floats) -> "_Choice":
-        pool = self._needed_pool()
+        pool = self._required_pool()
         if not ask.dialogue.turns:
             return self._opening(ask, query, encoded, pool)
         note = None
         if encoded.vectors.any():
-            places = self._found(pool, encoded, message)
+            indices = self._retrieve(pool, encoded, message)
         else:
-            note = "knows none of these words: drew replies at random"
+            note = "has none of these words in its vocabulary: sampled replies at random"
             rng = np.random.default_rng(ask.seed)
-            places = rng.choice(len(pool), min(self.options.breadth, len(pool)), replace=False)
-        ranked = self._ranked(encoded, places, ask.seed, pool, message if self.follow else None)
+            indices = rng.choice(len(pool), min(self.options.breadth, len(pool)), replace=False)
+        ranked = self._ranked(encoded, indices, ask.seed, pool, message if self.follow else None)
         considered = self._considered(ask, query, ranked)
-        fresh = [c for c in considered if c.dropped is None]
-        if not fresh:
-            first = considered[0]
-            return _Choice(first.text, first.score, considered, "had said all it could think of: repeated itself")
-        chosen = fresh[(ask.attempt - 1) % len(fresh)]
-        return _Choice(chosen.text, chosen.score, considered, note)
+        allowed = [c for c in considered if c.dropped is None]
+        if not allowed:
+            best = considered[0]
+            return _Choice(best.text, best.score, considered, "every reply had been used before: repeated one")
+        choice = allowed[(ask.attempt - 1) % len(allowed)]
+        return _Choice(choice.text, choice.score, considered, note)
 
-    def _found(self, pool: ReplyPool, encoded: Queries, message: Floats) -> NDArray[np.int64]:
-        """What is nearest to the conversation, and what was said after that which is nearest to the message."""
-        places: NDArray[np.int64] = pool.nearest(encoded.vectors, self.options.breadth).places[0]
+    def _retrieve(self, pool: ReplyPool, encoded: Queries, message: Floats) -> NDArray[np.int64]:
+        """The replies nearest to the conversation, and those that followed the utterances nearest to the message."""
+        nearest: NDArray[np.int64] = pool.nearest(encoded.vectors, self.options.breadth).indices[0]
         if not self.follow:
-            return places
-        answers = pool.after[pool.nearest(message[None], self.options.breadth).places[0]]
-        found: NDArray[np.int64] = np.unique(np.concatenate([places, answers[answers >= 0]]))
-        return found
+            return nearest
+        followers = pool.after[pool.nearest(message[None], self.options.breadth).indices[0]]
+        union: NDArray[np.int64] = np.unique(np.concatenate([nearest, followers[followers >= 0]]))
+        return union
 
     def _ranked(
-        self, encoded: Queries, places: NDArray[np.int64], seed: int, pool: ReplyPool, message: Floats | None = None
+        self, encoded: Queries, indices: NDArray[np.int64], seed: int, pool: ReplyPool, message: Floats | None = None
     ) -> Iterator[Candidate]:
-        """All that was found by falling score; equal scores (but for the noise of sums) in an order by the seed."""
-        scores = self.ranker.scores(encoded, pool.rows(places)[None])[0]
+        """Candidates by falling score; ties (up to rounding errors) are broken at random, by the seed."""
+        scores = self.ranker.scores(encoded, pool.rows(indices)[None])[0]
         if message is not None:
-            scores = scores + self.follow * float(scores.std()) * _followed(pool, places, message)
-        draw = np.random.default_rng(seed).random(len(scores))
+            scores = scores + self.follow * float(scores.std()) * _follow_scores(pool, indices, message)
+        tie_breakers = np.random.default_rng(seed).random(len(scores))
         spread = float(np.ptp(scores)) or 1.0
-        order = np.lexsort((draw, -np.round(scores / spread, 6)))
+        order = np.lexsort((tie_breakers, -np.round(scores / spread, 6)))
         for i in order:
-            yield Candidate(pool.texts[places[i]], float(scores[i]), None, pool.sources[places[i]])
+            yield Candidate(pool.texts[indices[i]], float(scores[i]), None, pool.sources[indices[i]])
 
     def _considered(self, ask: Ask, query: Query, ranked: Iterable[Candidate]) -> tuple[Candidate, ...]:
-        """The best ones in their final order, with what must not be said marked as dropped.
+        """The best candidates in their final order; those that must not be used are marked as dropped.
 
-        A re-ranker reads only what may be said; the dropped ones then stand at the end.
+        A re-ranker reads only those that may be used; the dropped ones then come last.
         """
-        heard, wanted = Heard.by(ask), self.options.candidates
+        check, wanted = RepetitionCheck.of(ask), self.options.candidates
         room = max(wanted, RERANKED) if self.reranker else wanted
-        found: list[Candidate] = []
+        considered: list[Candidate] = []
         for candidate in ranked:
-            why = heard.against(candidate.text, repeat_overlap=self.options.repeat_overlap, echo=self.options.echo)
-            found.append(replace(candidate, dropped=why))
+            why = check.reason(candidate.text, repeat_overlap=self.options.repeat_overlap, echo=self.options.echo)
+            considered.append(replace(candidate, dropped=why))
             room -= why is None
             if room == 0:
                 break
         if self.reranker is None:
-            return tuple(found)
-        fresh = [c for c in found if c.dropped is None]
-        scores = self._reranked(query, [c.text for c in fresh], [c.score or 0.0 for c in fresh])
-        order = sorted(range(len(fresh)), key=lambda i: -scores[i])[:wanted]
-        return (*(replace(fresh[i], score=scores[i]) for i in order), *(c for c in found if c.dropped))
+            return tuple(considered)
+        allowed = [c for c in considered if c.dropped is None]
+        scores = self._rerank(query, [c.text for c in allowed], [c.score or 0.0 for c in allowed])
+        order = sorted(range(len(allowed)), key=lambda i: -scores[i])[:wanted]
+        return (*(replace(allowed[i], score=scores[i]) for i in order), *(c for c in considered if c.dropped))
 
-    def _reranked(self, query: Query, texts: Sequence[str], scores: Sequence[float]) -> list[float]:
-        """Scores by which the best 20 stand before all others, in the re-ranker's order."""
+    def _rerank(self, query: Query, texts: Sequence[str], scores: Sequence[float]) -> list[float]:
+        """Scores by which the best 20 precede all others, in the re-ranker's order."""
         assert self.reranker is not None
         top = sorted(range(len(scores)), key=lambda i: -scores[i])[:RERANKED]
         if not top:
             return []
         (second,) = self.reranker.score_pairs([query], [[texts[i] for i in top]])
-        rest = [score for i, score in enumerate(scores) if i not in set(top)]
+        in_top = set(top)
+        rest = [score for i, score in enumerate(scores) if i not in in_top]
         lift = max(rest) + 1 - min(second) if rest else 0.0
-        found = list(scores)
+        final = list(scores)
         for i, score in zip(top, second, strict=True):
-            found[i] = score + lift
-        return found
+            final[i] = score + lift
+        return final
 
     def _opening(self, ask: Ask, query: Query, encoded: Queries, pool: ReplyPool) -> "_Choice":
-        """One of the turns that opened dialogues: any of them, or one of those that fit the persona best."""
+        """A turn that opened a dialogue: any of them, or one of those that fit the persona best."""
         rng = random.Random(ask.seed)
         count = self.options.candidates
         if query.persona and pool.openers:
-            drawn = tuple(islice(self._ranked(encoded, np.array(pool.openers), ask.seed, pool), count))
-            order = rng.sample(drawn, len(drawn))
+            candidates = tuple(islice(self._ranked(encoded, np.array(pool.openers), ask.seed, pool), count))
+            order = rng.sample(candidates, len(candidates))
         else:
-            some = pool.openers or range(len(pool))
-            places = rng.sample(some, min(count, len(some)))
-            drawn = tuple(Candidate(pool.texts[place], None, None, pool.sources[place]) for place in places)
-            order = list(drawn)
-        chosen = order[(ask.attempt - 1) % len(order)]
-        return _Choice(chosen.text, chosen.score, drawn, "opened the conversation")
+            openers = pool.openers or range(len(pool))
+            indices = rng.sample(openers, min(count, len(openers)))
+            candidates = tuple(Candidate(pool.texts[i], None, None, pool.sources[i]) for i in indices)
+            order = list(candidates)
+        choice = order[(ask.attempt - 1) % len(order)]
+        return _Choice(choice.text, choice.score, candidates, "opened the conversation")
 
-    def _needed_pool(self) -> ReplyPool:
+    def _required_pool(self) -> ReplyPool:
         if self.pool is None:
             raise BotError(
                 f"{self.spec} was trained without a pool of replies: it can rank given replies, but not talk.",
-                hint="Give it dialogues to talk from, with the option pool=DATA.",
+                hint="Give it dialogues to take replies from, with the option pool=DATA.",
             )
         return self.pool
 
@@ -293,31 +293,38 @@ class _Choice(NamedTuple):
     note: str | None
 
 
-def _one(encoded: Queries, row: int) -> Queries:
-    """One query without the padding its batch gave it, so that its scores are the same in every batch."""
-    one = encoded.rows(row, row + 1)
-    if one.memory is None:
-        return one
-    there = np.flatnonzero(one.memory[0].any(axis=1))
-    return Queries(one.vectors, one.memory[:, : there[-1] + 1] if len(there) else None)
+def _unpadded(encoded: Queries, row: int) -> Queries:
+    """One query without the padding of its batch, so that its scores are the same in every batch."""
+    query = encoded.rows(row, row + 1)
+    if query.memory is None:
+        return query
+    sentences = np.flatnonzero(query.memory[0].any(axis=1))
+    return Queries(query.vectors, query.memory[:, : sentences[-1] + 1] if len(sentences) else None)
 
 
-def _followed(pool: ReplyPool, places: NDArray[np.int64], message: Floats) -> Floats:
-    """How like the message is to what each reply answered where it was said, in deviations from the mean of them all;
-    0 where that is not known.
+def _follow_scores(pool: ReplyPool, indices: NDArray[np.int64], message: Floats) -> Floats:
+    """Cosine similarity of the message and the turn that each reply originally followed, as z-scores.
+
+    Replies whose preceding turn is not in the pool have 0.
     """
-    answered = pool.before[places]
-    known = answered >= 0
-    said = pool.rows(answered[known])
-    likeness = said @ message / np.maximum(np.linalg.norm(said, axis=1) * np.linalg.norm(message), 1e-9)
-    found = np.zeros(len(places), np.float32)
-    if known.any():
-        found[known] = (likeness - likeness.mean()) / (float(likeness.std()) or 1.0)
-    return found
+    preceding = pool.before[indices]
+    has_preceding = preceding >= 0
+    turns = pool.rows(preceding[has_preceding])
+    similarity = turns @ message / np.maximum(np.linalg.norm(turns, axis=1) * np.linalg.norm(message), 1e-9)
+    scores = np.zeros(len(indices), np.float32)
+    if has_preceding.any():
+        scores[has_preceding] = (similarity - similarity.mean()) / (float(similarity.std()) or 1.0)
+    return scores
 
 
-def _manifest(folder: Path) -> Manifest:
-    if not (folder / MANIFEST).is_file():
+def _load(table: Registry, manifest: ModelManifest, folder: Path, options: RankerOptions) -> Any:
+    """The model of a run, moved to its device."""
+    model: nn.Module = table.get(manifest.model).load(folder)
+    return model.to(resolve_device(options.device))
+
+
+def _manifest(folder: Path) -> ModelManifest:
+    if not is_complete(folder):
         raise UsageError(f"{folder} is not the folder of a finished training run.", hint=TRAIN)
     return read_manifest(folder)
 
@@ -328,7 +335,7 @@ def _trained_turns(folder: Path) -> int:
 
 
 def _pool(folder: Path, options: RankerOptions, ranker: Ranker) -> ReplyPool | None:
-    """The dialogues asked for, encoded now, or what the run left; None where it left nothing."""
+    """The pool of the given dialogues, encoded now, or the run's own; None if it has none."""
     if options.pool:
         return ReplyPool.of(load_dialogues(options.pool, split="train" if options.pool == "sample" else None), ranker)
     return ReplyPool.load(folder) if (folder / LINES).is_file() else None

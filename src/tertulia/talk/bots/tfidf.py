@@ -1,9 +1,9 @@
-"""The IR baseline of Persona-Chat (arXiv 1801.07243): find the most similar message ever read, answer with its reply.
+"""The IR baseline of Persona-Chat (arXiv 1801.07243): retrieve the most similar message, and reply with its reply.
 
-The personas the bot is shown are part of the query, with a weight of their own. Differences from the paper: words are
-weighed sublinearly, pairs of neighbouring words count too, a message is found by its last sentence as well as by all of
-it, and a reply the bot has already given is passed over. With `context=all` the query is the whole conversation, as in
-the TF-IDF baseline of the Ubuntu Dialogue Corpus (arXiv 1506.08909).
+The personas that the bot is shown are part of the query, with a weight of their own. Differences from the paper: term
+frequencies are sublinear, bigrams are terms too, a message is indexed by its last sentence as well as in full, and
+replies that were already given are skipped. With `context=all` the query is the full conversation, as in the TF-IDF
+baseline of the Ubuntu Dialogue Corpus (arXiv 1506.08909).
 """
 
 import random
@@ -18,39 +18,41 @@ from scipy import sparse
 from sklearn.preprocessing import normalize
 
 from tertulia import __version__
+from tertulia.artefacts.manifest import is_complete
 from tertulia.core.config import Config
 from tertulia.core.errors import UsageError
 from tertulia.core.reply import Ask, Candidate, Provenance, Reply
 from tertulia.corpus.load import load_dialogues
-from tertulia.talk.choosing import SAID, known_sentences, text_key
-from tertulia.talk.lexical import TfidfIndex
-from tertulia.talk.spec import MANIFEST
+from tertulia.talk.repetition import SAID, persona_sentences, text_key
+from tertulia.talk.tfidf_index import TfidfIndex
 
 HEAD = 100
-"""How many of the nearest rows are put in order at once."""
+"""How many of the most similar rows are sorted first."""
+MAX_DROPPED = 20
+"""How many candidates that were used before a reply's record lists: in a long conversation there are ever more."""
 
 
 class TfidfOptions(Config):
-    """How it searches."""
+    """Options of the search."""
 
     context: Literal["last", "all"] = "last"
-    """What is looked for: the last message, or all that was said."""
+    """The query: the last message, or all messages."""
     persona_weight: float = Field(0.5, ge=0)
-    """Weight of the persona beside what was said in the query when the bot talks; 0 ignores it."""
+    """Weight of the persona in the query when the bot replies, where the messages weigh 1; 0 ignores the persona."""
     rank_persona_weight: float = Field(1.5, ge=0)
-    """The same when given replies are ranked."""
+    """Weight of the persona in the query when the bot ranks given replies."""
     candidates: int = Field(10, ge=1, le=1000)
-    """How many of the nearest replies to consider."""
+    """How many of the best replies to consider."""
     max_ngram: int = Field(2, ge=1, le=3)
-    """Longest run of neighbouring words that counts as a term."""
+    """Longest n-gram of words that is a term."""
 
 
 class TfidfBot:
-    """Answers with the reply to the most similar message it has read."""
+    """Replies with what followed the most similar message of its data."""
 
     Options: ClassVar[type[Config]] = TfidfOptions
     target_help: ClassVar[str] = "a file or folder of dialogues, a saved index, or `sample` (the default)"
-    summary = "Answers with the reply to the most similar message it has read."
+    summary = "Replies with what followed the most similar message of its data."
 
     def __init__(self, index: TfidfIndex, options: TfidfOptions | None = None, *, spec: str = "tfidf") -> None:
         self.index = index
@@ -59,24 +61,24 @@ class TfidfBot:
 
     @classmethod
     def build(cls, target: str, options: TfidfOptions, /) -> Self:
-        """From a saved index where the target is one, else from dialogues indexed now."""
+        """From a saved index, or from dialogues that are indexed now."""
         target = target or "sample"
-        if (Path(target) / MANIFEST).is_file():
+        if is_complete(Path(target)):
             index = TfidfIndex.load(Path(target))
         else:
             split = "train" if target == "sample" else None
             index = TfidfIndex.from_dialogues(load_dialogues(target, split=split), max_ngram=options.max_ngram)
         if not index.pairs:
-            raise UsageError(f"There are no dialogues in {target}.")
+            raise UsageError(f"{target} contains no dialogues.")
         return cls(index, options, spec=f"tfidf:{target}")
 
     def reply(self, asks: Sequence[Ask], /) -> list[Reply]:
-        """The reply to the nearest message that the bot has not given before."""
+        """The reply to the most similar message, unless it was already given in the conversation."""
         if not asks:
             return []
         start = time.perf_counter()
-        near = self.index.similarity(self._queries(asks, self.options.persona_weight))
-        chosen = [self._choose(ask, near[[row], :]) for row, ask in enumerate(asks)]
+        similarity = self.index.similarity(self._queries(asks, self.options.persona_weight))
+        choices = [self._choose(ask, similarity[[row], :]) for row, ask in enumerate(asks)]
         seconds = time.perf_counter() - start
         return [
             Reply(
@@ -87,11 +89,11 @@ class TfidfBot:
                 seconds=seconds,
                 note=choice.note,
             )
-            for choice, ask in zip(chosen, asks, strict=True)
+            for choice, ask in zip(choices, asks, strict=True)
         ]
 
     def score(self, asks: Sequence[Ask], candidates: Sequence[Sequence[str]], /) -> list[list[float]]:
-        """Cosine of the query (what was said, and the persona) with each candidate itself, as both papers rank."""
+        """Cosine of the query (messages and persona) with each candidate itself, which is how both papers rank."""
         if not asks:
             return []
         queries = self._queries(asks, self.options.rank_persona_weight)
@@ -102,62 +104,66 @@ class TfidfBot:
         return [part.tolist() for part in np.split(scores, ends[:-1])]
 
     def _queries(self, asks: Sequence[Ask], persona_weight: float) -> sparse.csr_array:
-        said = self.index.vectors([self._said(ask) for ask in asks])
-        persona = self.index.vectors([" ".join(known_sentences(ask)) for ask in asks])
-        return sparse.csr_array(normalize(said + persona_weight * persona))
+        messages = self.index.vectors([self._query_text(ask) for ask in asks])
+        persona = self.index.vectors([" ".join(persona_sentences(ask)) for ask in asks])
+        return sparse.csr_array(normalize(messages + persona_weight * persona))
 
-    def _said(self, ask: Ask) -> str:
+    def _query_text(self, ask: Ask) -> str:
         return ask.last if self.options.context == "last" else "\n".join(turn.text for turn in ask.dialogue.turns)
 
-    def _choose(self, ask: Ask, near: sparse.csr_array) -> "_Choice":
+    def _choose(self, ask: Ask, similarity: sparse.csr_array) -> "_Choice":
+        """The reply to one ask; `similarity` is its row, (1, rows of the index), with only the non-zero entries."""
         rng = random.Random(ask.seed)
-        said = {text_key(turn.text) for turn in ask.dialogue.turns}
+        used = {text_key(turn.text) for turn in ask.dialogue.turns}
         if not ask.dialogue.turns and self.index.openers:
-            return self._drawn(rng, self.index.openers, said, note="opened the conversation")
-        if near.nnz == 0:
-            return self._drawn(
-                rng, range(len(self.index.pairs)), said, note="knows none of these words: drew a reply at random"
+            return self._draw(rng, self.index.openers, used, note="opened the conversation")
+        if similarity.nnz == 0:
+            return self._draw(
+                rng, range(len(self.index.pairs)), used, note="none of the words are in its data: drew a random reply"
             )
-        considered = self._considered(near, _best_first(near.data, ask.seed), said)
-        fresh = [c for c in considered if c.dropped is None]
+        candidates = self._candidates(similarity, _best_first(similarity.data, ask.seed), used)
+        fresh = [candidate for candidate in candidates if candidate.dropped is None]
         if not fresh:
-            first = considered[0]
-            return _Choice(first.text, first.score, considered, "had said all it could think of: repeated itself")
+            first = candidates[0]
+            return _Choice(first.text, first.score, candidates, "every similar reply was used already: repeated one")
         chosen = fresh[(ask.attempt - 1) % len(fresh)]
-        return _Choice(chosen.text, chosen.score, considered, None)
+        return _Choice(chosen.text, chosen.score, candidates, None)
 
-    def _considered(self, near: sparse.csr_array, order: Iterable[int], said: set[str]) -> tuple[Candidate, ...]:
-        """The nearest replies, no text twice, with those the conversation has heard already marked as dropped."""
-        found: list[Candidate] = []
+    def _candidates(self, similarity: sparse.csr_array, order: Iterable[int], used: set[str]) -> tuple[Candidate, ...]:
+        """The best replies, without duplicates; those that the conversation contains already are dropped."""
+        candidates: list[Candidate] = []
         texts: set[str] = set()
         kept = 0
-        for place in order:
-            pair = self.index.pairs[self.index.pair_of[near.indices[place]]]
+        for entry in order:
+            pair = self.index.pairs[self.index.pair_of[similarity.indices[entry]]]
             key = text_key(pair.reply)
             if key in texts:
                 continue
             texts.add(key)
-            dropped = SAID if key in said else None
-            found.append(Candidate(pair.reply, float(near.data[place]), dropped, pair.source))
+            dropped = SAID if key in used else None
+            if dropped is None or len(candidates) - kept < MAX_DROPPED:
+                candidates.append(Candidate(pair.reply, float(similarity.data[entry]), dropped, pair.source))
             kept += dropped is None
             if kept >= self.options.candidates:
                 break
-        return tuple(found)
+        return tuple(candidates)
 
-    def _drawn(self, rng: random.Random, places: Sequence[int], said: set[str], *, note: str) -> "_Choice":
-        fresh = [i for i in places if text_key(self.index.pairs[i].reply) not in said] or places
+    def _draw(self, rng: random.Random, indices: Sequence[int], used: set[str], *, note: str) -> "_Choice":
+        fresh = [i for i in indices if text_key(self.index.pairs[i].reply) not in used] or indices
         pair = self.index.pairs[rng.choice(fresh)]
         return _Choice(pair.reply, 0.0, (Candidate(pair.reply, 0.0, None, pair.source),), note)
 
 
 def _best_first(scores: np.ndarray, seed: int) -> Iterator[int]:
-    """Places by falling score; equal scores in an order drawn from the seed, never in the order of the data.
+    """Indices by descending score; ties are in a random order given by the seed, never in the order of the data.
 
-    Hardly anybody asks for more than the first few, so the rest is only put in order when somebody does.
+    Callers rarely need more than the first few, so the rest is sorted only when it is reached.
     """
     draw = np.random.default_rng(seed).random(len(scores))
-    floor = np.partition(scores, -HEAD)[-HEAD] if len(scores) > HEAD else -np.inf
-    for part in (np.flatnonzero(scores >= floor), np.flatnonzero(scores < floor)):
+    rest, size = np.arange(len(scores)), HEAD
+    while len(rest):  # each part is four times as long as the one before it
+        floor = np.partition(scores[rest], -size)[-size] if len(rest) > size else -np.inf
+        part, rest, size = rest[scores[rest] >= floor], rest[scores[rest] < floor], 4 * size
         yield from part[np.lexsort((draw[part], -scores[part]))].tolist()
 
 

@@ -1,1 +1,1 @@
-"""Filters of what a bot is about to say: one file each, every one a pure function that says nothing, or why not."""
+"""Reply filters: base (the protocol, the registry, applying filters and choosing), rules (form), safety (content)."""

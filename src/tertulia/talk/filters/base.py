@@ -1,26 +1,48 @@
-"""What a filter is: a pure function of the conversation and a candidate, which says nothing (keep) or why not.
+"""Reply filters: what they are, how options name them, and how a bot chooses among filtered candidates.
 
-Its parameters are a config's fields, and the config itself is the function: what is saved with a run says all there is
-to say about a filter. How bad its reason is decides which candidate is used where every one has been dropped.
+A filter is a pure function of an ask and a candidate text. It returns None to keep the candidate, or the reason to drop
+it. Its parameters are the fields of a config, and the config itself is the callable, so the settings saved with a run
+describe the filter completely. Plugins add filters through the entry-point group `tertulia.filters`.
+
+Every filter sees every candidate, so a reply's candidates list all reasons against them. If every candidate was
+dropped, the one with the lightest reasons is used; if none may be used at all, the fallback text is.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar, Protocol, runtime_checkable
+from dataclasses import replace
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
+from urllib.parse import unquote
 
-from tertulia.core.reply import Ask
+from tertulia.core.config import Config, validate
+from tertulia.core.errors import UsageError
+from tertulia.core.registry import Registry
+from tertulia.core.reply import Ask, Candidate
 
 NEVER = float("inf")
-"""The weight of reasons for which a candidate must not be said in any case."""
+"""Weight of a reason that rules a candidate out even as a last resort."""
+PRIOR_WEIGHT = 1.0
+"""Weight of a reason that a candidate had before it was filtered, such as being cut off."""
+ALL = "empty,too-long,cross-turn,in-turn,safety"
+"""All built-in filters, as an option names them."""
+NONE = "none"
+
+FILTERS = Registry("filter", "tertulia.filters")
+_RULES, _SAFETY = "tertulia.talk.filters.rules", "tertulia.talk.filters.safety"
+FILTERS.add("empty", f"{_RULES}:Empty", "drops replies without words or symbols")
+FILTERS.add("too-long", f"{_RULES}:TooLong", "drops replies that are too long for a chat")
+FILTERS.add("cross-turn", f"{_RULES}:CrossTurn", "drops replies that repeat an earlier turn")
+FILTERS.add("in-turn", f"{_RULES}:InTurn", "drops replies that repeat themselves")
+FILTERS.add("safety", f"{_SAFETY}:Safety", "drops slurs, threats and encouragement of self-harm")
 
 
 class Filter(Protocol):
-    """Says why a candidate should not be said."""
+    """Decides whether a candidate may be used as a reply."""
 
     weight: ClassVar[float]
-    """How bad its reason is, beside those of the others."""
+    """How severe its reason is, relative to those of other filters; `NEVER` if it must always be obeyed."""
 
     def __call__(self, ask: Ask, text: str, /) -> str | None:
-        """Why not; None where nothing speaks against it."""
+        """The reason to drop the candidate, or None to keep it."""
         ...
 
 
@@ -29,5 +51,84 @@ class BatchFilter(Protocol):
     """A filter that is faster on many candidates at once."""
 
     def many(self, ask: Ask, texts: Sequence[str], /) -> list[str | None]:
-        """The same for each of them."""
+        """The reason to drop each candidate, or None to keep it."""
         ...
+
+
+class FilteredCandidate(NamedTuple):
+    """A candidate after filtering; its reasons are in `candidate.dropped`."""
+
+    candidate: Candidate
+    weight: float
+    """Sum of the weights of its reasons: 0 if it was kept, `NEVER` if it must not be used in any case."""
+
+
+class Choice(NamedTuple):
+    """The text that a bot replies with."""
+
+    candidate_index: int | None
+    """Index of the chosen candidate; None for the fallback text."""
+    text: str
+    score: float | None
+    note: str | None
+
+
+def make_filters(text: str) -> tuple[Filter, ...]:
+    """The filters that an option names: separated by commas, parameters after colons; `none` or nothing for no filter.
+
+    >>> make_filters("empty, too-long:max_words=30")
+    (Empty(), TooLong(max_words=30))
+    """
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    if names == [NONE]:
+        return ()
+    return tuple(_make_filter(name) for name in names)
+
+
+def apply_filters(filters: Sequence[Filter], ask: Ask, candidates: Sequence[Candidate]) -> list[FilteredCandidate]:
+    """Apply all filters to all candidates. A candidate that arrives with a reason keeps it, at a low weight."""
+    texts = [candidate.text for candidate in candidates]
+    reasons: list[list[str]] = [[c.dropped] if c.dropped else [] for c in candidates]
+    weights = [PRIOR_WEIGHT if c.dropped else 0.0 for c in candidates]
+    for one in filters:
+        verdicts = one.many(ask, texts) if isinstance(one, BatchFilter) else [one(ask, text) for text in texts]
+        for index, reason in enumerate(verdicts):
+            if reason is not None:
+                reasons[index].append(reason)
+                weights[index] += one.weight
+    return [
+        FilteredCandidate(replace(candidate, dropped="; ".join(its_reasons) or None), weight)
+        for candidate, its_reasons, weight in zip(candidates, reasons, weights, strict=True)
+    ]
+
+
+def choose(filtered: Sequence[FilteredCandidate], *, fallback: str, attempt: int = 1) -> Choice:
+    """The first candidate that was kept (a later attempt takes the next one), else the least bad, else the fallback."""
+    kept = [index for index, one in enumerate(filtered) if one.weight == 0]
+    if kept:
+        index = kept[(attempt - 1) % len(kept)]
+        return Choice(index, filtered[index].candidate.text, filtered[index].candidate.score, None)
+    usable = [index for index, one in enumerate(filtered) if one.weight < NEVER]
+    if not usable:
+        return Choice(None, fallback, None, "no candidate could be used: used the fallback text")
+    index = min(usable, key=lambda i: filtered[i].weight)
+    chosen = filtered[index].candidate
+    note = f"every candidate was dropped: used the least bad one ({chosen.dropped})"
+    return Choice(index, chosen.text, chosen.score, note)
+
+
+def _make_filter(text: str) -> Filter:
+    """One filter from `name:key=value:key=value`; %3A and %2C stand for a colon and a comma in a value."""
+    name, *parameters = text.split(":")
+    kind: type[Config] = FILTERS.get(name.strip())
+    values: dict[str, str] = {}
+    for parameter in parameters:
+        key, equals, value = parameter.partition("=")
+        if not equals:
+            raise UsageError(
+                f"In the filter {text!r}: {parameter!r} is not of the form key=value.",
+                hint="Write parameters as name:key=value, for example too-long:max_words=30.",
+            )
+        values[key.strip()] = unquote(value.strip())
+    made: Filter = validate(kind, values, where=f"the filter {name!r}")  # type: ignore[assignment]
+    return made

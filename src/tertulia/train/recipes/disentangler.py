@@ -1,85 +1,93 @@
-"""The recipe of the chat room's disentangler: hand-made links in, a model that links lines by itself out.
+"""The recipe of the disentangler for chat logs: trains on gold links a model that links lines by itself.
 
-The first pass is learned in folds, so that the second one sees, of every training log, guesses by trees that have not
-been trained on it: what it learns to mend are the first pass's real mistakes. Nothing is drawn but by the seed, so the
-same data and config give the same trees. After each ensemble member its text is kept, and `resume` goes on from there.
+The first pass is trained in folds, so that the second pass sees, for every training log, predictions of trees that were
+not trained on it: it learns to correct the first pass's real mistakes. All randomness comes from the seed, so the same
+data and config give the same trees. Each ensemble member is saved once it is trained; `resume` continues from there.
 """
 
-import json
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from tertulia.artefacts.files import atomic_write, read_json, write_json
+from tertulia.artefacts.word_vectors import Vector, read_word_vectors
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError
 from tertulia.core.progress import Progress, Silent
-from tertulia.corpus.load import SAMPLE
-from tertulia.corpus.rooms import pairs
-from tertulia.corpus.rooms.boost import Choices, Trees, fit
-from tertulia.corpus.rooms.disentangler import (
-    FIRST,
-    SECOND,
+from tertulia.corpus.chatlogs.boosted_trees import BoostedTrees, LabelledCandidates, fit_trees
+from tertulia.corpus.chatlogs.checkpoint import save_disentangler
+from tertulia.corpus.chatlogs.cluster_features import cluster_predictions
+from tertulia.corpus.chatlogs.disentangler import (
+    FIRST_FEATURES,
+    SECOND_FEATURES,
+    CandidateWindow,
     Disentangler,
-    Reach,
-    Seen,
+    PreparedLog,
+    best_links,
     first_pass,
-    links_of,
-    needed,
-    second_figures,
+    indices_to_score,
+    second_pass_features,
 )
-from tertulia.corpus.rooms.folder import save_disentangler
-from tertulia.corpus.rooms.gold import GoldLog, read_gold
-from tertulia.corpus.rooms.likeness import Lexicon, count_idf, likeness
-from tertulia.corpus.rooms.measure import Agreement, agreement
-from tertulia.corpus.rooms.threads import guessed
-from tertulia.corpus.rooms.vectors import read_vectors
-from tertulia.corpus.rooms.view import View, view
+from tertulia.corpus.chatlogs.encoded_log import EncodedLog, encode_log
+from tertulia.corpus.chatlogs.evaluation import Disentanglement, evaluate_links
+from tertulia.corpus.chatlogs.gold import GoldLog, read_gold
+from tertulia.corpus.chatlogs.pair_features import candidate_links
+from tertulia.corpus.chatlogs.similarity import IdfTable, count_idf, similarity_bands
+from tertulia.corpus.load import SAMPLE
 from tertulia.train.recipe import Recipe, RecipeConfig
 
 
-class DisentanglerConfig(Reach, RecipeConfig):
-    """What is learned from, and how."""
+class DisentanglerConfig(CandidateWindow, RecipeConfig):
+    """Training data and hyperparameters of the disentangler."""
+
+    renamed: ClassVar[Mapping[str, str]] = {
+        "rate": "learning_rate",
+        "ahead": "lookahead",
+        "keep": "top_k",
+        "share": "feature_fraction",
+    }
 
     recipe: Literal["disentangler"] = "disentangler"
-    """The recipe's name, so that a run's own config can be trained again."""
+    """The recipe's name, so that the config saved with a run can be trained again."""
     vectors: Path | None = None
-    """Word vectors in GloVe's format (text, or words + vectors in .npz); those of known words go into the model."""
+    """Word vectors in GloVe's format (text, or .npz with words and vectors); the model keeps those of its
+    vocabulary."""
     max_logs: int | None = Field(None, ge=2)
-    """Learn from so many logs only, spread evenly over all: for a quick try."""
+    """Train on this many logs only, spread evenly over all: for a quick try."""
     min_count: int = Field(3, ge=1)
-    """Lines a word must stand in to be known."""
+    """Number of utterances a word must occur in to get an idf of its own."""
     folds: int = Field(2, ge=2)
-    """Members of the first pass; each leaves out its share of the logs."""
+    """Members of the first pass; each leaves out its fold of the logs."""
     trees: int = Field(200, ge=1)
     """Trees of each member of the first pass."""
     second_trees: int = Field(150, ge=0)
-    """Trees of each member of the second pass; 0 for none."""
+    """Trees of each member of the second pass; 0 for no second pass."""
     second_members: int = Field(1, ge=1)
     """Members of the second pass, which differ in their seeds."""
     leaves: int = Field(48, ge=2)
-    """Leaves of a tree."""
-    rate: float = Field(0.1, gt=0, le=1)
+    """Maximum number of leaves per tree."""
+    learning_rate: float = Field(0.1, gt=0, le=1)
     """Learning rate."""
     min_rows: int = Field(60, ge=1)
-    """Rows a leaf must hold."""
-    share: float = Field(0.5, gt=0, le=1)
-    """Share of the columns that each tree may use."""
+    """Minimum number of rows per leaf."""
+    feature_fraction: float = Field(0.5, gt=0, le=1)
+    """Share of the features that each tree may use."""
     biases: tuple[float, ...] = (-2.0, -1.5, -1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0)
-    """Values tried on the development logs for how readily a line begins a conversation."""
+    """Values tried on the development logs for how readily a line starts a conversation."""
     seed: int = 0
-    """Of everything that is drawn."""
+    """Seed of all randomness."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What came of it."""
+    """The result of training."""
 
     folder: Path
     fingerprint: str
@@ -87,52 +95,58 @@ class Trained:
     record: Mapping[str, Json]
 
     def figures(self) -> Mapping[str, Json]:
-        """What was measured on the development logs, and what it took."""
+        """The training record, with the measures on the development logs."""
         return self.record
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
-    """A training log: what the model sees, and for each annotated place the right ones."""
+class _TrainingLog:
+    """A log prepared for training."""
 
-    seen: Seen
-    right: Mapping[int, NDArray[np.int32]]
-    places: range
+    prepared: PreparedLog
+    gold: Mapping[int, NDArray[np.int32]]
+    """The gold links by index: for each annotated utterance the utterances it replies to."""
+    indices: range
+    """The utterances to score: the annotated ones and their context."""
 
 
 def train(config: DisentanglerConfig, progress: Progress | None = None) -> Trained:
-    """Train a disentangler and leave it in `config.out`."""
-    progress, began = progress or Silent(), time.perf_counter()
+    """Train a disentangler and save it in `config.out`."""
+    progress, start = progress or Silent(), time.perf_counter()
     train_logs, dev_logs = read_data(config.data)
     if config.max_logs is not None:
         train_logs = train_logs[:: max(1, len(train_logs) // config.max_logs)][: config.max_logs]
     progress.step("Reading lines", total=len(train_logs))
-    views = [_viewed(gold, progress) for gold in train_logs]
-    lexicon = _lexicon(views, config)
-    cases = list(_cases(train_logs, views, lexicon, config, progress))
-    kept = _Kept(config)
-    first = _learn_first(cases, config, kept, progress)
-    second = _learn_second(cases, first, config, kept, progress) if config.second_trees else ()
-    model = Disentangler(_reach(config), lexicon, first, second)
+    encoded = [_encode(gold, progress) for gold in train_logs]
+    idf = _build_idf(encoded, config)
+    logs = list(_prepare(train_logs, encoded, idf, config, progress))
+    members = _SavedMembers(config)
+    first = _train_first(logs, config, members, progress)
+    second = _train_second(logs, first, config, members, progress) if config.second_trees else ()
+    window = CandidateWindow(window=config.window, lookahead=config.lookahead, top_k=config.top_k)
+    model = Disentangler(window, idf, first, second)
     record: dict[str, Json] = {
         "logs": len(train_logs),
-        "lines": sum(len(case.right) for case in cases),
-        "words": len(lexicon.idf),
-        "vectors": len(lexicon.vectors),
+        "lines": sum(len(log.gold) for log in logs),
+        "words": len(idf.idf),
+        "vectors": len(idf.vectors),
         "seed": config.seed,
     }
     if dev_logs:
-        progress.step("Choosing on the development logs", total=len(dev_logs))
-        model, figures = _choose_bias(model, dev_logs, config, progress)
-        record |= {"start_bias": model.start_bias, "dev": figures.as_json()}
-    record["seconds"] = round(time.perf_counter() - began, 1)
+        progress.step("Choosing the bias on the development logs", total=len(dev_logs))
+        model, measures = _choose_bias(model, dev_logs, config, progress)
+        record |= {"start_bias": model.start_bias, "dev": measures.as_json()}
+    record["seconds"] = round(time.perf_counter() - start, 1)
     fingerprint = save_disentangler(model, config.out, config=config, training=record)
-    kept.clear()
+    members.clear()
     return Trained(config.out, fingerprint, model, record)
 
 
 def read_data(data: str) -> tuple[list[GoldLog], list[GoldLog]]:
-    """Logs to learn from and to choose on: train/ and dev/ of a folder, or its own logs; of the sample the last day."""
+    """Training and development logs: train/ and dev/ of a folder, or only the logs of a folder without these.
+
+    Of the sample, the last day is for development.
+    """
     if data == SAMPLE:
         days = read_gold(SAMPLE)
         return days[:-1], days[-1:]
@@ -142,162 +156,187 @@ def read_data(data: str) -> tuple[list[GoldLog], list[GoldLog]]:
     return read_gold(folder), []
 
 
-def _viewed(gold: GoldLog, progress: Progress) -> View:
+def _encode(gold: GoldLog, progress: Progress) -> EncodedLog:
     progress.advance()
-    return view(gold.log.lines)
+    return encode_log(gold.log.lines)
 
 
-def _lexicon(views: Sequence[View], config: DisentanglerConfig) -> Lexicon:
-    idf, unknown = count_idf((text for seen in views for text in seen.words), min_count=config.min_count)
-    return Lexicon(idf, unknown, read_vectors(config.vectors, idf) if config.vectors else {})
+def _build_idf(logs: Sequence[EncodedLog], config: DisentanglerConfig) -> IdfTable:
+    idf, unseen = count_idf((text for log in logs for text in log.words), min_count=config.min_count)
+    vectors = read_word_vectors(config.vectors, idf) if config.vectors else {}
+    return IdfTable(idf, unseen, {word: _to_half(vector) for word, vector in vectors.items()})
 
 
-def _reach(config: DisentanglerConfig) -> Reach:
-    return Reach(window=config.window, ahead=config.ahead, keep=config.keep)
+def _to_half(vector: Vector) -> Vector:
+    """Round to half precision, in which vectors are saved: a model that is loaded sees what it was trained with."""
+    return vector.astype(np.float16).astype(np.float32)
 
 
-def _cases(
-    logs: Sequence[GoldLog], views: Sequence[View], lexicon: Lexicon, config: DisentanglerConfig, progress: Progress
-) -> Iterator[_Case]:
+def _prepare(
+    logs: Sequence[GoldLog],
+    encoded: Sequence[EncodedLog],
+    idf: IdfTable,
+    config: DisentanglerConfig,
+    progress: Progress,
+) -> Iterator[_TrainingLog]:
     progress.step("Comparing lines", total=len(logs))
-    for gold, seen in zip(logs, views, strict=True):
-        place = {int(number): i for i, number in enumerate(seen.numbers)}
-        right = {
-            place[line]: np.array([place[e] for e in earlier if e in place], np.int32)
+    for gold, log in zip(logs, encoded, strict=True):
+        index_of = {int(number): i for i, number in enumerate(log.numbers)}
+        links = {
+            index_of[line]: np.array([index_of[e] for e in earlier if e in index_of], np.int32)
             for line, earlier in gold.links.items()
-            if line in place
+            if line in index_of
         }
-        alike = likeness(seen.words, lexicon, window=config.window)
-        yield _Case(Seen(seen, alike), right, needed(seen, gold.links, config))
+        similarity = similarity_bands(log.words, idf, window=config.window)
+        yield _TrainingLog(PreparedLog(log, similarity), links, indices_to_score(log, gold.links, config))
         progress.advance()
 
 
-def _learn_first(
-    cases: Sequence[_Case], config: DisentanglerConfig, kept: "_Kept", progress: Progress
-) -> tuple[Trees, ...]:
-    members = [kept.read(f"first.{fold}") for fold in range(config.folds)]
+def _train_first(
+    logs: Sequence[_TrainingLog], config: DisentanglerConfig, saved: "_SavedMembers", progress: Progress
+) -> tuple[BoostedTrees, ...]:
+    members = [saved.read(f"first.{fold}") for fold in range(config.folds)]
     if all(members):
-        return tuple(Trees(text) for text in members if text)
-    progress.step("Gathering candidates", total=len(cases))
-    tables = []
-    for case in cases:
-        tables.append(list(_first_rows(case, config)))
+        return tuple(BoostedTrees(text) for text in members if text)
+    progress.step("Collecting candidates", total=len(logs))
+    rows_by_log = []
+    for log in logs:
+        rows_by_log.append(list(_first_rows(log, config)))
         progress.advance()
     for fold in range(config.folds):
         if members[fold] is None:
-            progress.step(f"Learning pairs of lines, {fold + 1} of {config.folds}")
-            data = _gather([row for k, table in enumerate(tables) if k % config.folds != fold for row in table])
-            members[fold] = _fit(data, FIRST, config, trees=config.trees, seed=config.seed + fold)
-            kept.write(f"first.{fold}", members[fold] or "")
-    return tuple(Trees(text) for text in members if text)
+            progress.step(f"Training the first pass, {fold + 1} of {config.folds}")
+            data = _concatenate([row for k, rows in enumerate(rows_by_log) if k % config.folds != fold for row in rows])
+            text = _fit(data, FIRST_FEATURES, config, trees=config.trees, seed=config.seed + fold)
+            saved.write(f"first.{fold}", text)
+            members[fold] = text
+    return tuple(BoostedTrees(text) for text in members if text)
 
 
-_Labelled = tuple[NDArray[np.float32], NDArray[np.bool_]]
+_LabelledRows = tuple[NDArray[np.float32], NDArray[np.bool_]]
+"""Features (candidates, features) and labels (candidates,) of one utterance."""
 
 
-def _first_rows(case: _Case, config: DisentanglerConfig) -> Iterator[_Labelled]:
-    """The candidates of each annotated line that has a right one among them."""
-    seen = case.seen
-    for row in pairs.rows(seen.view, seen.alike, window=config.window, ahead=config.ahead, wanted=case.right):
-        right = np.isin(row.candidates, case.right[row.place])
-        if right.any():
-            yield row.figures, right
+def _first_rows(log: _TrainingLog, config: DisentanglerConfig) -> Iterator[_LabelledRows]:
+    """The candidates of each annotated utterance that has a gold link among them."""
+    all_links = candidate_links(
+        log.prepared.log,
+        log.prepared.similarity,
+        window=config.window,
+        lookahead=config.lookahead,
+        indices=log.gold,
+    )
+    for links in all_links:
+        labels = np.isin(links.candidates, log.gold[links.index])
+        if labels.any():
+            yield links.features, labels
 
 
-def _learn_second(
-    cases: Sequence[_Case], first: tuple[Trees, ...], config: DisentanglerConfig, kept: "_Kept", progress: Progress
-) -> tuple[Trees, ...]:
-    members = [kept.read(f"second.{number}") for number in range(config.second_members)]
+def _train_second(
+    logs: Sequence[_TrainingLog],
+    first: tuple[BoostedTrees, ...],
+    config: DisentanglerConfig,
+    saved: "_SavedMembers",
+    progress: Progress,
+) -> tuple[BoostedTrees, ...]:
+    members = [saved.read(f"second.{number}") for number in range(config.second_members)]
     if not all(members):
-        progress.step("Guessing conversations", total=len(cases))
-        found: list[_Labelled] = []
-        for number, case in enumerate(cases):
-            found.extend(_second_rows(case, (first[number % config.folds],), config))
+        progress.step("Predicting clusters", total=len(logs))
+        rows: list[_LabelledRows] = []
+        for number, log in enumerate(logs):
+            # The member that was not trained on this log (see `_train_first`).
+            rows.extend(_second_rows(log, (first[number % config.folds],), config))
             progress.advance()
-        data = _gather(found)
-        for number, text in enumerate(members):
-            if text is None:
-                progress.step(f"Learning conversations, {number + 1} of {config.second_members}")
+        data = _concatenate(rows)
+        for number, member in enumerate(members):
+            if member is None:
+                progress.step(f"Training the second pass, {number + 1} of {config.second_members}")
                 seed = config.seed + 100 + number
-                members[number] = _fit(data, SECOND, config, trees=config.second_trees, seed=seed)
-                kept.write(f"second.{number}", members[number] or "")
-    return tuple(Trees(text) for text in members if text)
+                text = _fit(data, SECOND_FEATURES, config, trees=config.second_trees, seed=seed)
+                saved.write(f"second.{number}", text)
+                members[number] = text
+    return tuple(BoostedTrees(text) for text in members if text)
 
 
-def _second_rows(case: _Case, trees: Sequence[Trees], config: DisentanglerConfig) -> Iterator[_Labelled]:
-    guesses = list(first_pass(case.seen, config, trees, case.places))
-    known = guessed(guesses, case.seen.view)
-    for guess in guesses:
-        if guess.place in case.right:
-            right = np.isin(guess.candidates[guess.kept], case.right[guess.place])
-            if right.any():
-                yield second_figures(guess, known, case.seen, config), right
+def _second_rows(
+    log: _TrainingLog, trees: Sequence[BoostedTrees], config: DisentanglerConfig
+) -> Iterator[_LabelledRows]:
+    predictions = list(first_pass(log.prepared, config, trees, log.indices))
+    predicted = cluster_predictions(predictions, log.prepared.log)
+    for prediction in predictions:
+        if prediction.index in log.gold:
+            labels = np.isin(prediction.candidates[prediction.top], log.gold[prediction.index])
+            if labels.any():
+                yield second_pass_features(prediction, predicted, log.prepared, config), labels
 
 
-def _gather(rows: Sequence[_Labelled]) -> Choices:
+def _concatenate(rows: Sequence[_LabelledRows]) -> LabelledCandidates:
     if not rows:
-        raise DataError("There is no annotated line to learn from.", hint="Annotations link lines by their numbers.")
-    sizes = np.array([len(right) for _, right in rows], np.int32)
-    return Choices(np.concatenate([f for f, _ in rows]), sizes, np.concatenate([right for _, right in rows]))
+        raise DataError("There are no annotated lines to train on.", hint="Annotations link lines by their numbers.")
+    features, labels = zip(*rows, strict=True)
+    sizes = np.array([len(own) for own in labels], np.int32)
+    return LabelledCandidates(np.concatenate(features), sizes, np.concatenate(labels))
 
 
-def _fit(data: Choices, names: Sequence[str], config: DisentanglerConfig, *, trees: int, seed: int) -> str:
-    return fit(
+def _fit(data: LabelledCandidates, names: Sequence[str], config: DisentanglerConfig, *, trees: int, seed: int) -> str:
+    return fit_trees(
         data,
         names=names,
         trees=trees,
         leaves=config.leaves,
-        rate=config.rate,
+        learning_rate=config.learning_rate,
         min_rows=config.min_rows,
-        share=config.share,
+        feature_fraction=config.feature_fraction,
         seed=seed,
     )
 
 
 def _choose_bias(
     model: Disentangler, logs: Sequence[GoldLog], config: DisentanglerConfig, progress: Progress
-) -> tuple[Disentangler, Agreement]:
-    """The bias with the best links and conversations taken together."""
+) -> tuple[Disentangler, Disentanglement]:
+    """The bias with the best sum of link F and exact-match F; of equally good ones the smallest."""
     scored = []
     for gold in logs:
         scored.append(model.score(gold.log.lines, gold.links))
         progress.advance()
-    best: tuple[float, float, Agreement] | None = None
+    best: tuple[float, float, Disentanglement] | None = None
     for bias in sorted(config.biases, key=abs):
-        found = [
-            links_of(choices, gold.log.lines, gold.links, start_bias=bias)
-            for choices, gold in zip(scored, logs, strict=True)
+        predicted = [
+            best_links(candidates, gold.log.lines, gold.links, start_bias=bias)
+            for candidates, gold in zip(scored, logs, strict=True)
         ]
-        figures = agreement(found, [gold.links for gold in logs])
-        value = (figures.links.f if figures.links else 0.0) + np.nan_to_num(figures.exact.f)
+        measures = evaluate_links(predicted, [gold.links for gold in logs])
+        value = (measures.links.f if measures.links else 0.0) + np.nan_to_num(measures.exact.f)
         if best is None or value > best[0]:
-            best = (value, bias, figures)
+            best = (value, bias, measures)
     assert best is not None
     return replace(model, start_bias=best[1]), best[2]
 
 
-class _Kept:
-    """Trees of a run that may be interrupted; only those learned with the very same config are taken up again."""
+class _SavedMembers:
+    """Ensemble members of an unfinished run; they are reused only by a run with the same config."""
 
     def __init__(self, config: DisentanglerConfig) -> None:
         self._folder = config.out / "partial"
-        same = config.model_dump_json(exclude={"out", "resume", "biases"})
-        note = self._folder / "config.json"
-        if not (config.resume and note.is_file() and json.loads(note.read_text(encoding="utf-8")) == json.loads(same)):
+        settings = config.model_dump(mode="json", exclude={"out", "resume", "biases"})
+        file = self._folder / "config.json"
+        if not (config.resume and file.is_file() and read_json(file) == settings):
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder.mkdir(parents=True)
-            note.write_text(same, encoding="utf-8")
+            write_json(file, settings)
 
     def read(self, name: str) -> str | None:
+        """The text of a member, or None if it is not trained yet."""
         file = self._folder / f"{name}.txt"
         return file.read_text(encoding="utf-8") if file.is_file() else None
 
     def write(self, name: str, text: str) -> None:
-        partial = self._folder / f"{name}.part"
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(self._folder / f"{name}.txt")
+        """Save a member."""
+        with atomic_write(self._folder / f"{name}.txt") as file:
+            file.write_text(text, encoding="utf-8")
 
     def clear(self) -> None:
+        """Remove all saved members."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

@@ -1,67 +1,54 @@
 """The recipe of the Ubuntu paper's dual encoder: an RNN or LSTM that ranks replies, from dialogues without personas."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from tertulia.core.dialogue import Whose
+from tertulia.artefacts.word_vectors import read_word_vectors
+from tertulia.core.dialogue import PersonaScope
 from tertulia.core.errors import ConfigError
-from tertulia.core.progress import Progress, Silent
-from tertulia.corpus.rooms.vectors import read_vectors
-from tertulia.models.dual_encoder import DualEncoder, DualEncoderConfig, split_tags
-from tertulia.models.ranker import Pair
-from tertulia.models.vocabulary import Vocabulary
-from tertulia.train.rankers import RankerConfig, TrainedRanker, train_ranker
+from tertulia.models.rankers.base import TrainingPair
+from tertulia.models.rankers.dual_encoder import DualEncoder, DualEncoderConfig
 from tertulia.train.recipe import Recipe
+from tertulia.train.tasks.ranking import RankerConfig, train_ranker
 
-NAME = "dual-encoder"
+_IN_MODEL = ("cell", "hidden", "dim", "tied", "summary", "max_tokens", "loss", "dropout", "word_dropout", "min_count")
 
 
-class DualEncoderRecipe(DualEncoderConfig, RankerConfig):
-    """What is learned from, and how."""
+class DualEncoderRecipe(RankerConfig):
+    """How the dual encoder is trained."""
 
     recipe: Literal["dual-encoder"] = "dual-encoder"
-    """The recipe's name, so that a run's own config can be trained again."""
+    """The recipe's name, so that the config saved with a run can be trained again."""
+    model: DualEncoderConfig = DualEncoderConfig()
+    """Sizes and shape of the model."""
     vectors: Path | None = None
-    """Word vectors in GloVe's format (text, or words + vectors in .npz) to begin with, as long as `dim` says."""
-    min_count: int = Field(2, ge=1)
-    """Times a word must occur to be known."""
-    max_words: int | None = Field(None, ge=1)
-    """Know so many words at most, the most frequent ones."""
-    persona: Whose = "none"
-    """Whose persona is shown: none, own, their or both. The paper knows no personas; they are read before the turns."""
-    clip: float = Field(10.0, gt=0)
-    """Longest gradient."""
+    """Word vectors in GloVe's format (text, or words + vectors in .npz) to start from, of `dim` numbers."""
+    persona: PersonaScope = "none"
+    """Whose persona the model sees: none, own, their or both. The paper has none; it is read before the turns."""
+    max_grad_norm: float = Field(10.0, gt=0)
+    """Gradients are clipped to this norm."""
     candidates: int = Field(10, ge=2)
-    """Replies to choose among in validation."""
+    """Candidate replies in validation."""
     per_dialogue: int = Field(16, ge=1)
-    """Pairs of one dialogue that go into the same batch, where their contexts are read in one run; they are not set
-    against each other."""
+    """Pairs of one dialogue per batch, whose contexts are read in one pass; they are not each other's distractors."""
+
+    renamed: ClassVar[Mapping[str, str]] = {key: f"model.{key}" for key in (*_IN_MODEL, "max_words")}
 
 
-def train(config: DualEncoderRecipe, progress: Progress | None = None) -> TrainedRanker:
-    """Train a dual encoder and leave it in `config.out`."""
-    return train_ranker(config, progress or Silent(), name=NAME, build=lambda pairs: build(pairs, config))
-
-
-def build(pairs: Sequence[Pair], config: DualEncoderRecipe) -> DualEncoder:
-    """The untrained model, which knows the words of the replies and of the turns that opened the dialogues."""
-    openings = {pair.group: pair.query.turns[0] for pair in reversed(pairs) if pair.query.turns}
-    persona = {text for pair in pairs for text in pair.query.persona}
-    said = [pair.reply for pair in pairs] + [*openings.values(), *sorted(persona)]
-    texts, tags = split_tags(said, min_count=config.min_count)
-    vocabulary = Vocabulary.count(texts, min_count=config.min_count, max_words=config.max_words)
-    shape = DualEncoderConfig(**{name: getattr(config, name) for name in DualEncoderConfig.model_fields})
-    model = DualEncoder(shape, vocabulary, tags)
+def build(config: DualEncoderRecipe, pairs: Sequence[TrainingPair]) -> DualEncoder:
+    """The untrained model, with pretrained word vectors if the config names some."""
+    model = DualEncoder.untrained(config.model, pairs)
     if config.vectors is not None:
-        vectors = read_vectors(config.vectors, set(vocabulary.words))
-        length = len(next(iter(vectors.values())))
-        if length != config.dim:
-            raise ConfigError(f"The vectors in {config.vectors} have {length} numbers, not dim = {config.dim}.")
-        model.fill(vectors)
+        vectors = read_word_vectors(config.vectors, set(model.vocabulary.words))
+        size = len(next(iter(vectors.values())))
+        if size != config.model.dim:
+            raise ConfigError(f"The vectors in {config.vectors} have {size} numbers, not dim = {config.model.dim}.")
+        model.load_word_vectors(vectors)
     return model
 
 
-RECIPE = Recipe(NAME, DualEncoderRecipe, train)
+RECIPE = Recipe("dual-encoder", DualEncoderRecipe, partial(train_ranker, build=build))

@@ -1,126 +1,123 @@
-"""The recipes of HRED, VHRED and VHCR, all of which can learn from teachers too (`model.ei`).
+"""The recipes of HRED, VHRED and VHCR, all of which can also learn from teachers (`model.ei`).
 
-Those with latent variables weigh the KL divergence more and more as they learn (annealing), else the variables would be
-ignored from the first update on. They are judged by importance sampling, not by the bound that is learned; the bound
-and the divergence stand beside it. What validation draws depends on the seed alone: the same weights, the same figures.
+For models with latent variables the weight of the KL divergence is annealed: with the full weight from the start, the
+variables would be ignored. They are validated by importance sampling, not by the bound that is trained on; bound and
+divergence are reported beside it. Samples in validation depend on the seed alone, so the same weights give the same
+figures.
 """
 
 from collections.abc import Mapping
+from functools import partial
+from itertools import count
 from typing import Literal
 
-import torch
 from pydantic import Field
 from torch import nn
 
-from tertulia.core.progress import Progress
-from tertulia.models.ei import find_teachers, sized
-from tertulia.models.generator import Nll, Talk, counted
-from tertulia.models.hred import HRED, HREDConfig
+from tertulia.models.generator import DialogueView, Nll, target_mask
+from tertulia.models.generators.ei import load_teachers, with_sizes
+from tertulia.models.generators.hred import HRED, HREDConfig
+from tertulia.models.generators.vhcr import VHCR, VHCRConfig
+from tertulia.models.generators.vhred import VHRED, VHREDConfig
 from tertulia.models.likelihood import Likelihood, likelihoods, perplexity
 from tertulia.models.tokenizer import Tokenizer
-from tertulia.models.vhcr import VHCR, VHCRConfig
-from tertulia.models.vhred import VHRED, VHREDConfig
 from tertulia.train.loop import Loss
 from tertulia.train.recipe import Recipe
-from tertulia.train.recipes.writers import RecurrentRecipe
-from tertulia.train.writers import TrainedWriter, WriterTrainee, train_writer
+from tertulia.train.recipes.generators import RecurrentRecipe
+from tertulia.train.tasks.generative import GenerativeTask, train_generator
 
 
 class HREDRecipe(RecurrentRecipe):
-    """How HRED is trained."""
+    """Options to train HRED."""
 
     recipe: Literal["hred"] = "hred"
-    """The recipe's name, so that a run's own config can be trained again."""
+    """The recipe's name, so that a run's own config can be used again."""
     model: HREDConfig = HREDConfig()
-    """Its sizes, and its teachers."""
+    """Sizes and teachers of the model."""
 
 
 class VariationalRecipe(RecurrentRecipe):
-    """What the recipes of models with latent variables share."""
+    """Options of models with latent variables."""
 
     kl_steps: int = Field(25_000, ge=0)
-    """Updates until the KL divergence counts in full: its weight rises by 1 / kl_steps at each."""
+    """Updates until the KL divergence has its full weight, which rises by 1 / kl_steps with each."""
     samples: int = Field(10, ge=1)
-    """Draws for the perplexity by importance sampling."""
+    """Samples for the perplexity by importance sampling."""
 
 
 class VHREDRecipe(VariationalRecipe):
-    """How VHRED is trained."""
+    """Options to train VHRED."""
 
     recipe: Literal["vhred"] = "vhred"
-    """The recipe's name, so that a run's own config can be trained again."""
+    """The recipe's name, so that a run's own config can be used again."""
     model: VHREDConfig = VHREDConfig()
-    """Its sizes, and its teachers."""
+    """Sizes and teachers of the model."""
 
 
 class VHCRRecipe(VariationalRecipe):
-    """How VHCR is trained."""
+    """Options to train VHCR."""
 
     recipe: Literal["vhcr"] = "vhcr"
-    """The recipe's name, so that a run's own config can be trained again."""
+    """The recipe's name, so that a run's own config can be used again."""
     model: VHCRConfig = VHCRConfig()
-    """Its sizes, and its teachers."""
+    """Sizes and teachers of the model."""
 
 
-class HREDTrainee(WriterTrainee):
-    """HRED: what the teachers add is learned too."""
+class HREDTask(GenerativeTask):
+    """HRED: the loss includes the EI heads."""
 
     module: HRED
+    kl_weight = 1.0
+    """Weight of the KL divergence in the loss; without latent variables the divergence is zero."""
 
-    def loss(self, batch: list[Talk]) -> Loss:
-        """The sum of all parts over the tokens of the turns that count."""
-        found = self.module.losses(batch, scored=self.config.learn)
-        count = int(found.nll.tokens.sum())
-        return Loss(found.loss(self.module.kl_weight) / max(1, count), count)
+    def loss(self, batch: list[DialogueView]) -> Loss:
+        """The sum of all parts, per target token."""
+        losses = self.module.losses(batch, target_turns=self.config.learn)
+        tokens = int(losses.nll.tokens.sum())
+        return Loss(losses.loss(self.kl_weight) / max(1, tokens), tokens)
 
 
-class VariationalTrainee(HREDTrainee):
-    """VHRED and VHCR: annealed, and judged by importance sampling."""
+class VariationalTask(HREDTask):
+    """VHRED and VHCR: KL annealing, and validation by importance sampling."""
 
     module: VHRED
     config: VariationalRecipe
 
     def begin(self, step: int) -> None:
-        """Weigh the KL divergence."""
-        self.module.kl_weight = min(1.0, step / self.config.kl_steps) if self.config.kl_steps else 1.0
+        """Set the weight of the KL divergence."""
+        self.kl_weight = min(1.0, step / self.config.kl_steps) if self.config.kl_steps else 1.0
 
     def validate(self) -> Mapping[str, float]:
-        """Perplexity by importance sampling; by the bound; and the KL divergence in nats a turn, part of the latter."""
-        dice = torch.Generator(next(self.module.parameters()).device).manual_seed(self.config.seed)
+        """Perplexity by importance sampling; by the bound; and the KL part of the bound in nats per turn."""
+        seeds = count(self.config.seed)  # another seed for each batch: estimates of batches stay independent
         bounds: list[float] = []
         kl: list[float] = []
 
-        def nll(talks: list[Talk]) -> Nll:
-            found = self.module.importance(talks, scored="own", samples=self.config.samples, generator=dice)
-            bounds.extend(found.bound.tolist())
-            kl.extend(found.kl.tolist())
-            return found.nll
+        def nll(views: list[DialogueView]) -> Nll:
+            estimate = self.module.importance(views, samples=self.config.samples, seed=next(seeds), target_turns="own")
+            bounds.extend(estimate.bound.tolist())
+            kl.extend(estimate.kl.tolist())
+            return estimate.nll
 
         valid = self.data.valid
-        found = likelihoods(self.model, valid, tokens=self.config.tokens, nll=nll)
-        words = sum(one.words for one in found)
-        bound = perplexity([Likelihood(sum(bounds), words, sum(one.tokens for one in found))])["perplexity"]
-        turns = sum(sum(counted(talk, "own")) for talk in valid)
-        return perplexity(found) | {"bound": bound, "kl": sum(kl) / turns}
+        estimates = likelihoods(self.model, valid, tokens=self.config.batch_tokens, nll=nll)
+        words, tokens = sum(one.words for one in estimates), sum(one.tokens for one in estimates)
+        bound = perplexity([Likelihood(sum(bounds), words, tokens)])["perplexity"]
+        turns = sum(sum(target_mask(view, "own")) for view in valid)
+        return perplexity(estimates) | {"bound": bound, "kl": sum(kl) / turns}
 
 
-def train(config: HREDRecipe | VHREDRecipe | VHCRRecipe, progress: Progress) -> TrainedWriter:
-    """Train the model that the config describes."""
-    made = _MODELS[config.recipe]
-
-    def build(tokenizer: Tokenizer) -> nn.Module:
-        teachers = find_teachers(config.model.ei)
-        update = {"ei": sized(config.model.ei, teachers), "personas": config.persona != "none"}
-        model = made.untrained(config.model.model_copy(update=update), tokenizer)
-        model.ei.teach(emotion=teachers.emotion, semantics=teachers.semantics)
-        return model
-
-    trainee = VariationalTrainee if isinstance(config, VariationalRecipe) else HREDTrainee
-    return train_writer(config, progress, name=config.recipe, build=build, trainee=trainee)
+def build(config: HREDRecipe | VHREDRecipe | VHCRRecipe, tokenizer: Tokenizer) -> nn.Module:
+    """The untrained model, with its teachers."""
+    teachers = load_teachers(config.model.ei)
+    update = {"ei": with_sizes(config.model.ei, teachers), "personas": config.persona != "none"}
+    model = _MODELS[config.recipe].untrained(config.model.model_copy(update=update), tokenizer)
+    model.ei.set_teachers(emotion=teachers.emotion, semantics=teachers.semantics)
+    return model
 
 
 _MODELS: dict[str, type[HRED]] = {"hred": HRED, "vhred": VHRED, "vhcr": VHCR}
 
-HRED_RECIPE = Recipe("hred", HREDRecipe, train)
-VHRED_RECIPE = Recipe("vhred", VHREDRecipe, train)
-VHCR_RECIPE = Recipe("vhcr", VHCRRecipe, train)
+HRED_RECIPE = Recipe("hred", HREDRecipe, partial(train_generator, build=build, task=HREDTask))
+VHRED_RECIPE = Recipe("vhred", VHREDRecipe, partial(train_generator, build=build, task=VariationalTask))
+VHCR_RECIPE = Recipe("vhcr", VHCRRecipe, partial(train_generator, build=build, task=VariationalTask))

@@ -1,0 +1,114 @@
+"""Files that appear only when complete, JSON documents, digests, and decompression while reading."""
+
+import fcntl
+import gzip
+import hashlib
+import io
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TextIO
+
+import orjson
+import zstandard
+
+from tertulia.core.dialogue import Json
+from tertulia.core.errors import DataError
+
+COMPRESSED = (".gz", ".zst")
+_UNFINISHED = ".unfinished"
+_FINGERPRINT_LENGTH = 16
+
+
+@contextmanager
+def atomic_write(path: Path, *, durable: bool = False) -> Iterator[Path]:
+    """A temporary path to write to; it becomes `path` when the block ends, and vanishes if the block raises.
+
+    Several writers of one path do no harm: each has a temporary name of its own. With `durable` the bytes are on disk
+    before the name appears, so that not even a power cut leaves an empty file behind.
+    """
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}{_UNFINISHED}")
+    try:
+        yield unfinished
+        if durable:
+            with unfinished.open("rb") as file:
+                os.fsync(file.fileno())
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def remove_unfinished(folder: Path) -> int:
+    """Remove temporary files that killed writers left in a folder; returns how many there were."""
+    leftovers = list(folder.rglob(f"*{_UNFINISHED}"))
+    for file in leftovers:
+        file.unlink(missing_ok=True)
+    return len(leftovers)
+
+
+@contextmanager
+def exclusive_lock(path: Path) -> Iterator[None]:
+    """Hold a lock file while working in a folder; the system releases it when the process ends, however it ends."""
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DataError(f"Another process is working in {path.parent}.", hint="Wait until it has ended.") from None
+        yield
+
+
+def write_json(path: Path, value: Json, *, durable: bool = False) -> None:
+    """Write a JSON document atomically; the same value gives the same bytes."""
+    with atomic_write(path, durable=durable) as file:
+        file.write_bytes(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+
+
+def read_json(path: Path) -> Json:
+    """Read a JSON document that `write_json` wrote."""
+    try:
+        return orjson.loads(path.read_bytes())
+    except orjson.JSONDecodeError as error:
+        raise DataError(f"{path} is damaged: it is not valid JSON ({error}).") from None
+
+
+def sha256_of(file: Path) -> str:
+    """SHA-256 of a file's bytes, in hexadecimal."""
+    with file.open("rb") as data:
+        return hashlib.file_digest(data, "sha256").hexdigest()
+
+
+def fingerprint(parts: Iterable[str]) -> str:
+    """A short digest of some texts, in their order; each text is delimited, so ("ab", "c") differs from ("a", "bc").
+
+    >>> fingerprint(["ab", "c"]) == fingerprint(["a", "bc"]), len(fingerprint([]))
+    (False, 16)
+    """
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()[:_FINGERPRINT_LENGTH]
+
+
+def open_bytes(path: Path | str) -> IO[bytes]:
+    """Open a file for reading, decompressed on the fly if its name ends in .gz or .zst."""
+    name = str(path)
+    if name.endswith(".gz"):
+        return gzip.open(name, "rb")  # type: ignore[return-value]
+    if name.endswith(".zst"):
+        # Reddit's dumps use a window of 2 GB, which a reader has to allow explicitly.
+        decompressor = zstandard.ZstdDecompressor(max_window_size=2**31)
+        compressed = Path(name).open("rb")  # noqa: SIM115 - closed with the reader
+        return io.BufferedReader(decompressor.stream_reader(compressed, read_across_frames=True, closefd=True))
+    return Path(name).open("rb")
+
+
+def open_text(path: Path | str) -> TextIO:
+    """Like `open_bytes`, decoded as UTF-8 without its byte order mark.
+
+    A byte that is not UTF-8 becomes a lone surrogate, so that it spoils its line and not the file.
+    """
+    return io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", errors="surrogateescape")

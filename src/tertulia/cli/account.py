@@ -1,0 +1,110 @@
+"""`tertulia account ...`: the accounts of researchers, for whoever has the server's database."""
+
+import getpass
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from tertulia.cli.command import command
+from tertulia.cli.output import out, print_json, print_table
+from tertulia.core.config import Cli, Config
+from tertulia.core.errors import UsageError
+from tertulia.store import AccountStore, Database
+from tertulia.store.review import AuditLog
+from tertulia.store.study_records import AccountRecord, AccountRole
+from tertulia.web.admin.access import checked_name
+
+PASSWORD_VARIABLE = "TERTULIA_ACCOUNT_PASSWORD"
+OPERATOR = "operator"
+"""Who changes accounts on the command line, in the audit log."""
+
+app = typer.Typer()
+
+
+@app.callback()
+def account() -> None:
+    """Accounts of researchers: add, list, remove."""
+
+
+class AddAccountConfig(Config):
+    """A new account."""
+
+    name: Annotated[str, Cli(argument=True)]
+    """Name to sign in with."""
+    role: AccountRole = "researcher"
+    """What it may do: view and export; also run studies and adjudicate; also manage accounts."""
+    db: str = "sqlite:///tertulia.db"
+    """Database of the server, as for `tertulia serve`."""
+
+
+@app.command()
+@command(AddAccountConfig, file=False)
+def add(settings: AddAccountConfig, *, as_json: bool) -> None:
+    """Add an account. You are asked for its password, unless TERTULIA_ACCOUNT_PASSWORD is set."""
+    name, password = checked_name(settings.name), _password()
+    with Database.open(settings.db) as database:
+        record = AccountStore(database).create(name, password, settings.role)
+        detail = {"account": record.name, "role": record.role}
+        AuditLog(database).record(OPERATOR, "added an account", detail)
+    if as_json:
+        print_json(_as_json(record))
+    else:
+        out.print(f"Added the account {record.name!r} ({record.role}). Sign in at /admin.", markup=False)
+
+
+class ListAccountsConfig(Config):
+    """Which accounts to list."""
+
+    db: str = "sqlite:///tertulia.db"
+    """Database of the server, as for `tertulia serve`."""
+
+
+@app.command("list")
+@command(ListAccountsConfig, file=False)
+def list_accounts(settings: ListAccountsConfig, *, as_json: bool) -> None:
+    """List the accounts."""
+    with Database.open(settings.db) as database:
+        records = AccountStore(database).list()
+    if as_json:
+        print_json([_as_json(record) for record in records])
+    else:
+        print_table(("name", "role", "created"), [(r.name, r.role, f"{r.created:%Y-%m-%d}") for r in records])
+
+
+class RemoveAccountConfig(Config):
+    """The account to remove."""
+
+    name: Annotated[str, Cli(argument=True)]
+    """Name of the account."""
+    db: str = "sqlite:///tertulia.db"
+    """Database of the server, as for `tertulia serve`."""
+
+
+@app.command()
+@command(RemoveAccountConfig, file=False)
+def remove(settings: RemoveAccountConfig, *, as_json: bool) -> None:
+    """Remove an account, and end its sessions. What it did stays in the audit log."""
+    with Database.open(settings.db) as database:
+        AccountStore(database).delete(settings.name)
+        AuditLog(database).record(OPERATOR, "deleted an account", {"account": settings.name})
+    if as_json:
+        print_json({"removed": settings.name})
+    else:
+        out.print(f"Removed the account {settings.name!r}.", markup=False)
+
+
+def _password() -> str:
+    if password := os.environ.get(PASSWORD_VARIABLE):
+        return password
+    if not sys.stdin.isatty():
+        raise UsageError("A password is needed, and there is no terminal to ask on.", hint=f"Set {PASSWORD_VARIABLE}.")
+    password = getpass.getpass("Password: ")
+    if getpass.getpass("Again: ") != password:
+        raise UsageError("The passwords differ.", hint="Try again.")
+    return password
+
+
+def _as_json(record: AccountRecord) -> dict[str, str]:
+    return {"name": record.name, "role": record.role, "created": record.created.isoformat()}

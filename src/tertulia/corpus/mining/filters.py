@@ -1,0 +1,194 @@
+"""The mining rules on a batch of complete threads: columns in, a removal reason (or none) for every row out.
+
+These are the rules of `corpus.rules` and `corpus.trees` with the same results, in another form: each rule looks at all
+rows at once. Cheap rules run first and expensive ones see only the rows that are left. That does not change the result,
+because a message is charged to the first reason that applies.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tertulia.corpus.mining.columns import (
+    Flags,
+    Ints,
+    StringArray,
+    Texts,
+    blocks,
+    contiguous,
+    letters_and_length,
+    plain_rows,
+    rows_containing,
+    texts_of,
+)
+from tertulia.corpus.mining.forest import first_of_each, link_parents, message_keys, with_descendants
+from tertulia.corpus.mining.hashing import Hashes, is_in_sorted
+from tertulia.corpus.mining.lengths import LengthFilter
+from tertulia.corpus.mining.words import UnsafePhrases, shared_with_parent, word_hashes
+from tertulia.corpus.rules import REASONS, URL_PATTERN, MiningRules, without_quotes
+from tertulia.corpus.trees import STRUCTURAL, Funnel
+
+MARKED, DELETED = 1, 2
+"""Bits of the column `flags`."""
+_TEXTS = ("id", "parent", "thread", "author", "text")
+_NUMBERS = (("flags", pa.uint8()), ("text_hash", pa.uint64()), ("thread_hash", pa.uint64()))
+COLUMNS = pa.schema([*((name, pa.string()) for name in _TEXTS), *_NUMBERS])
+"""Messages between the stages; `text_hash` is that of the original text, quotes included."""
+KEPT = 0
+CODES = {reason: code for code, reason in enumerate((*STRUCTURAL, *REASONS, "subtree"), 1)}
+
+
+@dataclass(frozen=True, slots=True)
+class FilterSettings:
+    """Everything the filters need besides the messages."""
+
+    rules: MiningRules
+    lengths: LengthFilter
+    unsafe_phrases: UnsafePhrases | None = None
+    marked_is_unsafe: bool = True
+    repeated: Hashes = field(default_factory=lambda: np.zeros(0, np.uint64))
+    """Sorted hashes of the texts that occur too often."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilteredMessages:
+    """A batch of messages with the reason why each is removed; all columns have one entry per row."""
+
+    ids: StringArray
+    threads: StringArray
+    authors: StringArray
+    texts: StringArray
+    """Without quotes of the parent."""
+    parent: Ints
+    """Row of the parent; the number of rows where there is none."""
+    reasons: npt.NDArray[np.uint8]
+    """Code of the removal reason; KEPT where the row stays."""
+    duplicates: int
+    """Messages dropped beforehand because their id occurs earlier in the thread."""
+
+    @property
+    def kept(self) -> Flags:
+        """Rows that stay."""
+        return np.asarray(self.reasons == KEPT)
+
+    @property
+    def replies(self) -> Ints:
+        """Kept rows with a parent; the parent is then kept too."""
+        return np.flatnonzero(self.kept & (self.parent < len(self.parent)))
+
+    def funnel(self) -> Funnel:
+        """How many messages each reason removed."""
+        counts = np.bincount(self.reasons, minlength=len(CODES) + 1).tolist()
+        removed = {reason: counts[code] for reason, code in CODES.items()} | {"duplicate id": self.duplicates}
+        return Funnel(len(self.reasons) + self.duplicates, removed, counts[KEPT], len(self.replies))
+
+
+class _Reasons:
+    """The removal reason of each row so far; the first reason wins."""
+
+    def __init__(self, rows: int) -> None:
+        self.codes = np.zeros(rows, np.uint8)
+
+    @property
+    def remaining(self) -> Ints:
+        """Rows without a reason yet."""
+        return np.flatnonzero(self.codes == KEPT)
+
+    def remove(self, rows: Flags, reason: str) -> None:
+        self.codes[rows & (self.codes == KEPT)] = CODES[reason]
+
+
+def filter_messages(table: pa.Table, settings: FilterSettings) -> FilteredMessages:
+    """Apply all rules to a batch of complete threads, whose messages come in corpus order."""
+    keys = message_keys(table["thread_hash"].to_numpy(), contiguous(table["id"]))
+    first = first_of_each(keys)
+    duplicates = 0
+    if first is not None:
+        table, keys, duplicates = table.take(pa.array(first)), keys[first], len(keys) - len(first)
+    column = {name: contiguous(table[name]) for name in COLUMNS.names}
+    parent_keys = message_keys(column["thread_hash"].to_numpy(), column["parent"])
+    links = link_parents(keys, parent_keys, column["parent"], column["thread"])
+    texts = _remove_quotes(column["text"], links.parent)
+    reasons = _Reasons(len(texts))
+    flags = column["flags"].to_numpy()
+    reasons.remove(links.invalid, "no parent")
+    reasons.remove((flags & DELETED) != 0, "deleted")
+    reasons.remove(_mask(pc.match_substring(column["author"], "bot", ignore_case=True)), "bot")
+    checks = [_check_characters(texts[part], settings.rules.min_letters) for part in blocks(len(texts))]
+    url, plain, few_letters = (np.concatenate(parts) for parts in zip(*checks, strict=True))
+    reasons.remove(url, "url")
+    reasons.remove(few_letters, "letters")
+    reasons.remove(is_in_sorted(column["text_hash"].to_numpy(), settings.repeated), "repeated")
+    _check_words(reasons, texts, plain, links.parent, (flags & MARKED) != 0, settings)
+    rest = reasons.remaining  # subword counts are the most expensive check
+    bad = settings.lengths.out_of_bounds(
+        texts.take(pa.array(rest)), plain[rest], low=settings.rules.min_subwords, high=settings.rules.max_subwords
+    )
+    reasons.codes[rest[bad]] = CODES["length"]
+    reasons.remove(with_descendants(reasons.codes != KEPT, links.parent), "subtree")
+    return FilteredMessages(
+        column["id"], column["thread"], column["author"], texts, links.parent, reasons.codes, duplicates
+    )
+
+
+def _mask(column: Any) -> Flags:
+    return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def _remove_quotes(texts: StringArray, parent: Ints) -> StringArray:
+    """The texts without quotes of the parent. Quotes are rare, so these rows use the reference implementation."""
+    raw = texts_of(texts)
+    quoting = rows_containing(raw, np.flatnonzero(raw.data == ord(">"))) & (parent < len(parent))
+    trimmed = pc.utf8_trim_whitespace(texts)
+    if not quoting.any():
+        return trimmed
+    own = texts.filter(pa.array(quoting)).to_pylist()
+    parents = texts.take(pa.array(parent[quoting])).to_pylist()
+    unquoted = [without_quotes(text, parent_text) for text, parent_text in zip(own, parents, strict=True)]
+    return pc.replace_with_mask(trimmed, pa.array(quoting), pa.array(unquoted, pa.string()))
+
+
+def _check_characters(texts: StringArray, min_letters: float) -> tuple[Flags, Flags, Flags]:
+    """Rows with a link, rows of plain ASCII, rows with too few letters."""
+    flat = texts_of(texts)
+    plain = plain_rows(flat)
+    return _has_url(texts, flat), plain, _few_letters(flat, plain, min_letters)
+
+
+def _has_url(texts: StringArray, flat: Texts) -> Flags:
+    """Looks for ":/" and "w." first; few texts have either, and only those are matched by the regular expression."""
+    now, following = flat.data[:-1], flat.data[1:]
+    signs = ((now == ord(":")) & (following == ord("/"))) | (((now | 32) == ord("w")) & (following == ord(".")))
+    has_url = rows_containing(flat, np.flatnonzero(signs))
+    rows = np.flatnonzero(has_url)
+    has_url[rows] = _mask(pc.match_substring_regex(texts.take(pa.array(rows)), URL_PATTERN))
+    return has_url
+
+
+def _few_letters(flat: Texts, plain: Flags, least: float) -> Flags:
+    letters, length = letters_and_length(flat, plain)
+    share = np.divide(letters, length, out=np.zeros(len(length)), where=length > 0)
+    return np.asarray(share < least)
+
+
+def _check_words(
+    reasons: _Reasons, texts: StringArray, plain: Flags, parent: Ints, marked: Flags, settings: FilterSettings
+) -> None:
+    """The rules that look at words: overlap with the parent, and unsafe phrases."""
+    remaining = reasons.codes == KEPT
+    replies = remaining & (parent < len(parent))
+    # Words are needed of replies and their parents (which may be removed already); with phrases, of all that remain.
+    needed = remaining if settings.unsafe_phrases else replies.copy()
+    needed[parent[replies]] = True
+    words = word_hashes(texts, plain, np.flatnonzero(needed))
+    shared, total = shared_with_parent(words, parent, replies, n=settings.rules.overlap_n)
+    share = np.divide(shared, total, out=np.zeros(len(total)), where=total > 0)
+    reasons.remove(share > settings.rules.max_overlap, "overlap")
+    if settings.marked_is_unsafe:
+        reasons.remove(marked, "unsafe")
+    if settings.unsafe_phrases:
+        reasons.remove(settings.unsafe_phrases.rows_with(words, len(texts)), "unsafe")

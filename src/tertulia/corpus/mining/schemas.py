@@ -1,0 +1,183 @@
+"""The schemas in which messages come, and how each becomes the engine's columns.
+
+A schema says which fields of a record hold what, as names to try in turn. Everything is read as text; a numeric id is
+read as its digits. Reddit's dumps need more than names: comments and submissions are two kinds of records, and their
+texts are cleaned (arXiv 1906.09308, supplement).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+
+from tertulia.core.dialogue import Json
+from tertulia.core.errors import UsageError
+from tertulia.corpus.mining.filters import DELETED, MARKED
+
+FIELDS = ("id", "parent", "thread", "author", "text")
+LinkHandling = Literal["rule", "cut"]
+_MARKS = pl.Struct({"rude": pl.String, "unsafe": pl.String})
+_FALSE = ("false", "0", "0.0", "", "[]", "{}")
+"""JSON's false values as text."""
+
+_EDIT = r"\bedit(?:ed)?\b"
+_EDIT_POSITIONS = (
+    rf"(?:^|[\n.!?])[\s*_~(\[]*{_EDIT}",  # at the start of a line or a sentence
+    rf"[(\[*_~]+{_EDIT}",  # in brackets or asterisks
+    rf"{_EDIT}\s*\d*\s*[*_~]*[:=\u2014\u2013-]",  # before a colon or a dash
+)
+EDIT_NOTE = rf"(?is)(?:{'|'.join(_EDIT_POSITIONS)}).*$"
+"""Matches the word alone: neither "credit" nor "reddit", and not the verb in the middle of a sentence."""
+_TRAILING = r"[\s*_~(\[]+$"
+_MARKDOWN_LINK = r"\[([^\[\]]*)\]\(\s*(?:https?:|www\.|/)[^()\s]*\s*\)"
+_BARE_LINK = r"(?i)(?:https?://|\bwww\.[a-z0-9])\S*"
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaning:
+    """How texts are cleaned before anything else."""
+
+    edits: bool = True
+    """Reddit: keep only the text before an edit note."""
+    links: LinkHandling = "rule"
+    """`rule` leaves links to the rule that removes messages with one; `cut` removes the link and keeps the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """One way to write messages as records."""
+
+    name: str
+    names: Mapping[str, tuple[str, ...]]
+    """For each of our fields, the names to look under."""
+    recognises: Callable[[Mapping[str, Json]], bool]
+    has_marks: bool = False
+    """Whether `meta` may mark a message as rude or unsafe."""
+    has_deleted: bool = False
+    """Whether "[deleted]" and "[removed]" stand for deleted texts."""
+    is_reddit: bool = False
+
+    @property
+    def polars(self) -> dict[str, pl.DataType]:
+        """The fields to read from a record, with their Polars types."""
+        types: dict[str, pl.DataType] = {n: pl.String() for names in self.names.values() for n in names}
+        return types | ({"meta": _MARKS} if self.has_marks else {})
+
+    def missing(self, record: Mapping[str, Json]) -> str | None:
+        """The required field that a record lacks, if any."""
+        for field in ("id", "text"):
+            names = self.names[field] + (("title",) if self.is_reddit and field == "text" else ())
+            if all(record.get(name) is None for name in names):
+                return names[0]
+        return None
+
+    def select(self, record: Mapping[str, Json]) -> dict[str, Json]:
+        """The fields of a record that are read, and nothing else."""
+        selected = {name: record[name] for name in self.polars if name != "meta" and name in record}
+        meta = record.get("meta")
+        if self.has_marks and isinstance(meta, dict):
+            selected["meta"] = {name: meta.get(name) for name in ("rude", "unsafe")}
+        return selected
+
+
+def columns(schema: Schema, frame: pl.DataFrame, cleaning: Cleaning) -> pl.DataFrame:
+    """Id, parent, thread, author, text and flags of every record; id or text is null where it is missing."""
+    if schema.is_reddit:
+        frame = _reddit(frame)
+    else:
+        named = [pl.coalesce(list(schema.names[field])).alias(field) for field in FIELDS]
+        frame = frame.select(*named, *(["meta"] if schema.has_marks else []))
+    flags = pl.lit(0, pl.UInt8)
+    if schema.has_marks:
+        flags = flags + _truthy("rude").or_(_truthy("unsafe")).cast(pl.UInt8) * MARKED
+    if schema.has_deleted:
+        deleted = pl.col("text").str.strip_chars().is_in(["[deleted]", "[removed]"]).fill_null(False)
+        flags = flags + deleted.cast(pl.UInt8) * DELETED
+    return frame.select(
+        "id", "parent", "thread", pl.col("author").fill_null(""), _clean_text(schema, cleaning), flags.alias("flags")
+    )
+
+
+def _truthy(mark: str) -> pl.Expr:
+    value = pl.col("meta").struct.field(mark)
+    return value.is_not_null() & ~value.is_in(_FALSE)
+
+
+def _clean_text(schema: Schema, cleaning: Cleaning) -> pl.Expr:
+    # The cheap tests decide which rows the slow regular expressions have to touch.
+    text = pl.col("text")
+    if schema.is_reddit and cleaning.edits:
+        has_note = text.str.contains("(?i)edit").fill_null(False)
+        text = pl.when(has_note).then(text.str.replace(EDIT_NOTE, "").str.replace(_TRAILING, "")).otherwise(text)
+    if cleaning.links == "cut":
+        has_link = text.str.contains(r"(?i)www\.|://|\]\(").fill_null(False)
+        cut = text.str.replace_all(_MARKDOWN_LINK, "$1").str.replace_all(_BARE_LINK, "")
+        text = pl.when(has_link).then(cut).otherwise(text)
+    return text.alias("text")
+
+
+def _reddit(frame: pl.DataFrame) -> pl.DataFrame:
+    """Comments and submissions as messages; a submission opens its thread with its title and text."""
+    comment = pl.col("body").is_not_null()
+    title_only = pl.col("selftext").is_in(["", "[deleted]", "[removed]"]) | pl.col("selftext").is_null()
+    opening = pl.when(title_only).then(pl.col("title")).otherwise(pl.col("title") + "\n\n" + pl.col("selftext"))
+    text = pl.when(comment).then(pl.col("body")).otherwise(opening)
+    for escaped, plain in (("&gt;", ">"), ("&lt;", "<"), ("&amp;", "&")):  # the dumps contain HTML escapes
+        text = text.str.replace_all(escaped, plain, literal=True)
+    submission = "t3_" + pl.col("id")
+    return frame.select(
+        pl.when(comment).then("t1_" + pl.col("id")).otherwise(submission).alias("id"),
+        pl.when(comment).then("parent_id").alias("parent"),
+        pl.when(comment).then("link_id").otherwise(submission).alias("thread"),
+        "author",
+        text.alias("text"),
+    )
+
+
+def _has(*names: str) -> Callable[[Mapping[str, Json]], bool]:
+    return lambda record: all(name in record for name in names)
+
+
+def _messages(names: Mapping[str, str] | None = None) -> Schema:
+    named = {field: ((names or {}).get(field, field),) for field in FIELDS}
+    return Schema("messages", named, lambda record: True, has_marks=True)
+
+
+SCHEMAS = {
+    schema.name: schema
+    for schema in (
+        Schema(
+            "reddit",
+            {"id": ("id",), "parent": ("parent_id",), "thread": ("link_id",), "author": ("author",)}
+            | {"text": ("body", "title", "selftext")},
+            lambda record: _has("body", "link_id")(record) or _has("title", "selftext")(record),
+            has_deleted=True,
+            is_reddit=True,
+        ),
+        Schema(
+            "convokit",
+            {"id": ("id",), "parent": ("reply-to", "reply_to"), "thread": ("conversation_id", "root")}
+            | {"author": ("speaker", "user"), "text": ("text",)},
+            lambda r: "text" in r and ("conversation_id" in r or "root" in r) and ("speaker" in r or "user" in r),
+            has_deleted=True,
+        ),
+        _messages(),
+    )
+}
+"""In the order in which they are tried."""
+
+
+def get_schema(name: str, fields: Mapping[str, str]) -> Schema:
+    """A schema by its name; `fields` renames those of plain messages."""
+    if name != "messages":
+        return SCHEMAS[name]
+    unknown = sorted(set(fields) - set(FIELDS))
+    if unknown:
+        raise UsageError(f"Messages have no field {unknown[0]!r}.", hint=f"Fields are {', '.join(FIELDS)}.")
+    return _messages(fields)
+
+
+def detect_schema(record: Mapping[str, Json]) -> str:
+    """The name of the first schema that fits a record."""
+    return next(name for name, schema in SCHEMAS.items() if schema.recognises(record))

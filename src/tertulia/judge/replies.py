@@ -1,0 +1,177 @@
+"""Generating replies and measuring them: loading generative bots, drawing contexts, reply metrics of the registry.
+
+Generating is slow, so contexts are drawn at random; all runs and settings get the same ones.
+"""
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tertulia.artefacts.word_vectors import read_word_vectors
+from tertulia.core.config import validate
+from tertulia.core.dialogue import Dialogue, exchanges
+from tertulia.core.errors import UsageError
+from tertulia.core.score import Score
+from tertulia.core.text import words
+from tertulia.corpus.candidates import CandidateReply
+from tertulia.judge.config import PerplexityConfig, PersonaSetting
+from tertulia.judge.runs import JudgedItem, unique_ids
+from tertulia.metrics.embeddings import NAMES as EMBEDDING_METRICS
+from tertulia.metrics.embeddings import WordVectors
+from tertulia.metrics.metric import Metric, ReplyExample
+from tertulia.metrics.registry import metrics_named
+from tertulia.models.checkpoint import read_manifest
+from tertulia.models.generator import Generator
+from tertulia.talk.bot import Bot
+from tertulia.talk.bots.generative import GenerativeBot, GenerativeOptions
+from tertulia.talk.spec import parse_spec
+
+GeneratorSource = Generator | GenerativeBot | Path | str
+"""A generative model, its bot, or the folder of its training run, optionally followed by ?option=value."""
+BATCH = 32
+"""Contexts that a bot gets at once."""
+
+
+class LoadedBot(NamedTuple):
+    """A generative bot and the name of its architecture."""
+
+    bot: GenerativeBot
+    architecture: str
+
+
+def load_bot(source: GeneratorSource, *, preset: str | None = None, method: str | None = None) -> LoadedBot:
+    """The bot of a generative model. Options of the run's specification win over the arguments.
+
+    Without a preset or method, decoding is greedy, so that nothing is random. Filters are off unless the options name
+    some, since the model itself is judged.
+    """
+    if isinstance(source, GenerativeBot):
+        return LoadedBot(source, type(source.model).__name__)
+    if not isinstance(source, str | Path):
+        return LoadedBot(GenerativeBot(source, _options({}, preset, method)), type(source).__name__)
+    spec = parse_spec(str(source))
+    folder = spec.target or spec.name
+    bot = GenerativeBot.build(folder, _options(spec.options, preset, method))
+    return LoadedBot(bot, read_manifest(Path(folder), check=False).model)
+
+
+def _options(given: Mapping[str, str], preset: str | None, method: str | None) -> GenerativeOptions:
+    values = {"filters": "none", **given}
+    if not {"preset", "method"} & set(given):
+        defaults = {"preset": preset, "method": method or (None if preset else "greedy")}
+        values |= {name: value for name, value in defaults.items() if value is not None}
+    return validate(GenerativeOptions, values, where="the decoding options")
+
+
+def short_names(specs: Sequence[str]) -> list[str]:
+    """Names of runs in tables: their folders' names, if these differ.
+
+    >>> short_names(["runs/a", "runs/b?method=beam"]), short_names(["x/a", "y/a"])
+    (['a', 'b'], ['x/a', 'y/a'])
+    """
+    names = [Path(spec.partition("?")[0]).name or spec for spec in specs]
+    return names if len(set(names)) == len(names) else list(specs)
+
+
+def draw_contexts(dialogues: Sequence[Dialogue], count: int, *, speaker: str | None, seed: int) -> list[CandidateReply]:
+    """This many human replies with their contexts, drawn at random; all of them if there are fewer."""
+    replies = [CandidateReply(d.id, e) for d in dialogues for e in exchanges(d, speaker=speaker)]
+    if count >= len(replies):
+        return replies
+    return [replies[i] for i in sorted(random.Random(seed).sample(range(len(replies)), count))]
+
+
+class GeneratedReply(NamedTuple):
+    """A generated reply with the human one."""
+
+    unit: str
+    """The id of the exchange."""
+    dialogue: str
+    example: ReplyExample
+
+
+def generate_replies(
+    bot: Bot,
+    contexts: Sequence[CandidateReply],
+    setting: PersonaSetting,
+    *,
+    seed: int = 0,
+    progress: Callable[[int], None] = lambda n: None,
+) -> list[GeneratedReply]:
+    """The bot's replies in those contexts that have the personas of the setting."""
+    units = unique_ids(context.exchange.id for context in contexts)
+    numbered = enumerate(zip(units, contexts, strict=True))
+    fit = [(seed + i, unit, context) for i, (unit, context) in numbered if setting.fits(context.exchange)]
+    generated = []
+    for start in range(0, len(fit), BATCH):
+        part = fit[start : start + BATCH]
+        replies = bot.reply([setting.ask(context.exchange, seed=own_seed) for own_seed, _, context in part])
+        for (_, unit, context), reply in zip(part, replies, strict=True):
+            turns = tuple(turn.text for turn in context.exchange.context)
+            example = ReplyExample(reply.text, context.text, turns)
+            generated.append(GeneratedReply(unit, context.dialogue, example))
+        progress(len(part))
+    return generated
+
+
+def reply_metrics(config: PerplexityConfig) -> list[Metric]:
+    """The metrics of generated replies that the config asks for, checked before the work."""
+    given = config.metrics or (("f1", *(EMBEDDING_METRICS if config.vectors else ())) if config.replies else ())
+    metrics = metrics_named(given, unit="reply", verb="judge perplexity")
+    if metrics and not config.replies:
+        raise UsageError(
+            f"{metrics[0].name!r} is a metric of generated replies.", hint="Generate some with --replies N."
+        )
+    available = {"word_vectors"} if config.vectors else set()
+    for metric in metrics:
+        if missing := set(metric.needs) - available:
+            hint = "Give a file with --vectors." if "word_vectors" in missing else ""
+            raise UsageError(f"The metric {metric.name!r} needs {', '.join(sorted(missing))}.", hint=hint)
+    return metrics
+
+
+def score_replies(
+    metrics: Sequence[Metric],
+    replies: Sequence[GeneratedReply],
+    *,
+    subject: str,
+    setting: str,
+    resources: Mapping[str, Any],
+) -> list[Score]:
+    """One score per metric; units are the exchanges."""
+    return [
+        metric.score(
+            [reply.example for reply in replies],
+            subject=subject,
+            setting=setting,
+            units=[reply.unit for reply in replies],
+            clusters=[reply.dialogue for reply in replies],
+            resources=resources,
+        )
+        for metric in metrics
+    ]
+
+
+def reply_items(replies: Sequence[GeneratedReply], *, subject: str, setting: str) -> list[JudgedItem]:
+    """The texts behind each reply."""
+    return [
+        JudgedItem(
+            reply.unit,
+            {
+                "dialogue": reply.dialogue,
+                "context": list(reply.example.context),
+                "reply": reply.example.reply,
+                "reference": reply.example.reference,
+            },
+            subject,
+            setting,
+        )
+        for reply in replies
+    ]
+
+
+def load_vectors(path: Path, replies: Iterable[GeneratedReply]) -> WordVectors:
+    """The vectors of all words of replies and references."""
+    texts = (text for reply in replies for text in (reply.example.reply, reply.example.reference))
+    return WordVectors.of(read_word_vectors(path, {word for text in texts for word in words(text)}))

@@ -1,0 +1,1 @@
+"""What needs training and judging together: the demo and learning curves."""

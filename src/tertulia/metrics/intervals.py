@@ -1,0 +1,130 @@
+"""The arithmetic of intervals on arrays: draws of clusters, cluster-robust variances, and the ends of intervals.
+
+Nothing here knows scores or ratings. `significance` reduces scores with it; `agreement`, `preference`, `ratings`,
+`sequential` and `power` build the statistics of human studies on it.
+
+Human ratings have two crossed clusterings: ratings of one conversation are not independent, nor are ratings by one
+rater. `crossed_variance` is the two-way cluster-robust variance of Cameron, Gelbach and Miller (2011): by conversation,
+plus by rater, minus by both, with degrees of freedom after Satterthwaite (1946) for t quantiles. The alternative, the
+pigeonhole bootstrap (Owen 2007), which draws conversations and raters independently, counts the residual variance three
+times. In `benchmarks/study_truth.py`, 95 % intervals of Likert ratings by 30 raters cover in 94 % of studies by this
+variance, in 99 % by the pigeonhole bootstrap, and in 84 % by a bootstrap over conversations alone.
+"""
+
+import math
+from collections.abc import Hashable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+LEVEL, RESAMPLES = 0.95, 2000
+DRAWS_AT_ONCE = 2_000_000
+"""Cluster counts held in memory at once, so that memory stays flat however many clusters there are."""
+
+
+class CrossedVariance(NamedTuple):
+    """Cluster-robust variances of some figures, and the degrees of freedom they are estimated with."""
+
+    variance: Floats
+    degrees: Floats
+
+
+def crossed_variance(influence: Floats, *clusterings: Codes) -> CrossedVariance:
+    """The cluster-robust variance of figures that are sums over ratings, from influences (ratings, figures).
+
+    The influence of a rating on a mean is its deviation from the mean, over n. Clusterings of a single cluster say
+    nothing and are left out. The estimate by both clusterings may come out below one of them; the largest counts.
+    Where the sums of a few clusters happen to cancel out, single ratings vary all the same: their variance counts then.
+    """
+    parts = [_cluster_variance(influence, codes) for codes in clusterings if len(codes) and codes.max() > 0]
+    if not parts:
+        return CrossedVariance(*(np.full(influence.shape[1], np.nan) for _ in range(2)))
+    variance, spread = sum(p.variance for p in parts), sum(p.variance**2 / p.degrees for p in parts)
+    if len(parts) > 1:
+        cells = clusterings[0] * (clusterings[1].max() + 1) + clusterings[1]
+        variance = variance - _cluster_variance(influence, np.unique(cells, return_inverse=True)[1]).variance
+    variance = np.maximum.reduce([np.asarray(variance), *(p.variance for p in parts)])
+    rounding = 1e-20 * np.abs(influence).sum(axis=0) ** 2
+    single = _cluster_variance(influence, np.arange(len(influence))).variance
+    variance = np.where(variance > rounding, variance, np.where(single > rounding, single, 0.0))
+    least, most = (pick([p.degrees for p in parts], axis=0) for pick in (np.min, np.max))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        degrees = np.where(variance > 0, variance**2 / np.asarray(spread), least)
+    return CrossedVariance(variance, np.clip(degrees, least, most))
+
+
+def cluster_covariance(influence: Floats, codes: Codes) -> Floats:
+    """The cluster-robust covariance matrix of figures that are sums over ratings, by one clustering."""
+    sums = _cluster_sums(influence, codes)
+    return np.asarray(sums.T @ sums * len(sums) / max(len(sums) - 1, 1))
+
+
+def t_interval(value: float, variance: float, degrees: float, *, level: float = LEVEL) -> tuple[float, float]:
+    """The ends of Student's interval around a value."""
+    half = float(special.stdtrit(degrees, (1 + level) / 2)) * math.sqrt(variance)
+    return value - half, value + half
+
+
+def wilson_interval(
+    share: float, n: float, *, level: float = LEVEL, quantile: float | None = None
+) -> tuple[float, float]:
+    """Wilson's (1927) interval of a share of n independent cases; with another quantile than the normal one on request.
+
+    >>> [round(end, 3) for end in wilson_interval(0.0, 10)]
+    [0.0, 0.278]
+    """
+    z = float(special.ndtri((1 + level) / 2)) if quantile is None else quantile
+    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    # At 0 and 1 the ends are exact; rounding must not push them past the share.
+    return max(0.0, min(centre - half, share)), min(1.0, max(centre + half, share))
+
+
+def percentile_interval(sampled: Floats, level: float = LEVEL) -> tuple[float, float]:
+    """The ends of the percentile interval of bootstrap draws; draws that are nan are left out."""
+    drawn = sampled[~np.isnan(sampled)]
+    if not len(drawn):
+        return math.nan, math.nan
+    with np.errstate(invalid="ignore"):  # infinite values, such as the perplexity of what a model rules out
+        low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def cluster_weights(count: int, *, resamples: int = RESAMPLES, seed: int = 0, width: int = 0) -> Iterator[Floats]:
+    """How often each of `count` clusters is drawn, in blocks (resamples of the block, clusters).
+
+    Blocks are small enough that an array of `width` numbers per resample also fits into memory.
+    """
+    rng, at_once = np.random.default_rng(seed), max(1, DRAWS_AT_ONCE // max(count, width))
+    for start in range(0, resamples, at_once):
+        size = min(at_once, resamples - start)
+        yield rng.multinomial(count, np.full(count, 1 / count), size=size).astype(np.float64)
+
+
+def cluster_codes(labels: Sequence[Hashable]) -> tuple[Codes, list[Hashable]]:
+    """Labels as numbers from 0 in order of appearance, and the labels by number.
+
+    >>> cluster_codes(["b", "a", "b"])
+    (array([0, 1, 0]), ['b', 'a'])
+    """
+    index: dict[Hashable, int] = {}
+    codes = np.fromiter((index.setdefault(label, len(index)) for label in labels), dtype=np.int64, count=len(labels))
+    return codes, list(index)
+
+
+def _cluster_sums(influence: Floats, codes: Codes) -> Floats:
+    sums = np.zeros((int(codes.max()) + 1, influence.shape[1]))
+    np.add.at(sums, codes, influence)
+    return sums
+
+
+def _cluster_variance(influence: Floats, codes: Codes) -> CrossedVariance:
+    """By one clustering, with the correction G / (G - 1); clusters of unequal size count as fewer (Kish 1965)."""
+    sizes = np.bincount(codes).astype(np.float64)
+    variance = (_cluster_sums(influence, codes) ** 2).sum(axis=0) * len(sizes) / max(len(sizes) - 1, 1)
+    effective = sizes.sum() ** 2 / (sizes**2).sum()
+    return CrossedVariance(variance, np.full(influence.shape[1], max(effective - 1, 1.0)))

@@ -1,0 +1,108 @@
+"""The one door for metrics: a name, a row "module:ATTRIBUTE", and behind it a `Metric` or a `MetricFamily`.
+
+Plugins add rows through the entry-point group `tertulia.metrics`. In the name of a row a capital K, M or N that stands
+alone (or beside `in`) is a number: `hits@K` is the row of hits@1, hits@2 and so on.
+"""
+
+import re
+
+from tertulia.core.errors import UnknownName, UsageError
+from tertulia.core.registry import Registry
+from tertulia.metrics.metric import Metric, MetricFamily, Unit
+
+METRICS = Registry("metric", "tertulia.metrics")
+
+_RANKING = "tertulia.metrics.ranking:"
+METRICS.add("hits@K", _RANKING + "HITS", "share of true replies ranked among the first K")
+METRICS.add("recall@K", _RANKING + "RECALL", "the same as hits@K, by the name the Ubuntu corpus uses")
+METRICS.add("hits@KinM", _RANKING + "HITS_AMONG", "hits@K over M of the candidates, averaged over all subsets")
+METRICS.add("recall@KinM", _RANKING + "RECALL_AMONG", "recall@K over M of the candidates, averaged over all subsets")
+METRICS.add("1inM", _RANKING + "ONE_IN", "short for recall@1inM")
+METRICS.add("mrr", _RANKING + "MRR", "mean reciprocal rank of the true reply")
+METRICS.add("error rate", _RANKING + "ERROR_RATE", "share of cases where the true candidate is not ranked first")
+
+METRICS.add("f1", "tertulia.metrics.overlap:F1", "overlap of the words of a reply and its reference")
+_DIVERSITY = "tertulia.metrics.diversity:"
+METRICS.add("distinct-N", _DIVERSITY + "DISTINCT", "share of different n-grams among all n-grams of the replies")
+METRICS.add("distinct replies", _DIVERSITY + "DISTINCT_REPLIES", "share of different replies among all replies")
+_EMBEDDINGS = "tertulia.metrics.embeddings:"
+METRICS.add("embedding average", _EMBEDDINGS + "AVERAGE", "cosine of the mean word vectors of reply and reference")
+METRICS.add("embedding extrema", _EMBEDDINGS + "EXTREMA", "cosine of the most extreme values of the word vectors")
+METRICS.add("embedding greedy", _EMBEDDINGS + "GREEDY", "mean best cosine of each word with a word of the other text")
+
+_LIKELIHOOD = "tertulia.metrics.likelihood:"
+METRICS.add("perplexity", _LIKELIHOOD + "PERPLEXITY", "perplexity per word, whatever the model's tokens")
+METRICS.add("perplexity per token", _LIKELIHOOD + "PERPLEXITY_PER_TOKEN", "perplexity per token of the model")
+METRICS.add("perplexity bound", _LIKELIHOOD + "PERPLEXITY_BOUND", "perplexity per word by the evidence lower bound")
+METRICS.add("KL", _LIKELIHOOD + "KL", "KL divergence between posterior and prior, in nats per turn")
+METRICS.add("log-probability per token", _LIKELIHOOD + "LOGPROB", "of a generated reply, under the model itself")
+METRICS.add("words per reply", _LIKELIHOOD + "LENGTH", "length of a generated reply")
+METRICS.add("seconds per reply", _LIKELIHOOD + "SECONDS", "time to generate a reply on this machine")
+
+_HUMAN = "tertulia.metrics.human:"
+METRICS.add("sensibleness", _HUMAN + "SENSIBLENESS", "share of bot turns that make sense to people")
+METRICS.add("specificity", _HUMAN + "SPECIFICITY", "share of bot turns that make sense and are specific")
+METRICS.add("SSA", _HUMAN + "SSA", "mean of sensibleness and specificity")
+METRICS.add("rating", _HUMAN + "RATING", "mean of people's ratings on a scale, by question")
+METRICS.add("share of yes", _HUMAN + "YES", "share of people's answers that are yes, by question")
+METRICS.add("vote balance", _HUMAN + "VOTES", "mean of up votes (1) and down votes (-1) on bot turns")
+METRICS.add("wins", _HUMAN + "WINS", "share of votes for the subject against another one")
+METRICS.add("ties", _HUMAN + "TIES", "share of votes for neither of two subjects")
+METRICS.add(
+    "persona detection", _HUMAN + "PERSONA_DETECTION", "share of chats after which people recognise the persona"
+)
+METRICS.add("BEGIN label", _HUMAN + "BEGIN_LABEL", "share of responses with each of BEGIN's five labels")
+METRICS.add("cooperativeness", _HUMAN + "COOPERATIVENESS", "share of sentences that help the conversation along")
+
+_PLACEHOLDER = re.compile(r"(?<![A-Za-z])[KMN](?=in|[^A-Za-z]|$)|(?<=in)[KMN]$")
+
+
+def metric_named(name: str) -> Metric:
+    """The metric of that name, also of a family; an unknown name is an error that suggests close ones.
+
+    >>> metric_named("recall@2in10").min_candidates
+    10
+    """
+    if name in METRICS and not _PLACEHOLDER.search(name):
+        return _checked(name, METRICS.get(name))
+    for row in METRICS.rows():
+        if numbers := _numbers(row.name, name):
+            family = METRICS.get(row.name)
+            if isinstance(family, MetricFamily) and (metric := family.make(name, *numbers)):
+                return metric
+    raise UnknownName("metric", name, [*METRICS, "hits@1", "hits@5", "recall@1", "distinct-2"])
+
+
+def metrics_named(names: tuple[str, ...], *, unit: Unit, verb: str) -> list[Metric]:
+    """The metrics of these names, each once; one of another unit is an error."""
+    metrics = [metric_named(name) for name in dict.fromkeys(names)]
+    for metric in metrics:
+        if metric.unit != unit:
+            raise UsageError(
+                f"{metric.name!r} is a metric of {_plural(metric.unit)}; {verb} computes metrics of {_plural(unit)}.",
+                hint="`docs/reference.md` lists all metrics with their units.",
+            )
+    return metrics
+
+
+def _numbers(row: str, name: str) -> tuple[int, ...]:
+    """The numbers in a name that belongs to a family's row; none if it does not belong to it.
+
+    >>> _numbers("hits@KinM", "hits@1in10"), _numbers("hits@K", "hits@0"), _numbers("KL", "KL")
+    ((1, 10), (), ())
+    """
+    parts = [re.escape(part) for part in _PLACEHOLDER.split(row)]
+    match = re.fullmatch(r"([1-9]\d*)".join(parts), name) if len(parts) > 1 else None
+    return tuple(int(number) for number in match.groups()) if match else ()
+
+
+def _checked(name: str, metric: object) -> Metric:
+    if not isinstance(metric, Metric):
+        raise UsageError(f"The metric {name!r} is not a `tertulia.metrics.metric.Metric`, but {type(metric).__name__}.")
+    if metric.name != name:
+        raise UsageError(f"The metric registered as {name!r} calls itself {metric.name!r}: the names must agree.")
+    return metric
+
+
+def _plural(unit: Unit) -> str:
+    return {"reply": "replies"}.get(unit, unit if unit.endswith("s") else f"{unit}s")

@@ -1,0 +1,1 @@
+"""Models that label texts."""

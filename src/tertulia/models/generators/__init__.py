@@ -1,0 +1,1 @@
+"""Models that generate replies token by token: one file per architecture."""

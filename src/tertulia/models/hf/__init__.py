@@ -1,0 +1,1 @@
+"""Hugging Face models behind the same interfaces as our own."""

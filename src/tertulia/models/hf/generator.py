@@ -1,0 +1,198 @@
+"""A Hugging Face model as a `Generator`: decoding, filters and judging see no difference from our own architectures.
+
+Our special tokens keep their ids and the model's tokens follow, shifted by `SHIFT`. `END` has the summed probability of
+all tokens that end a turn (chat models have several), and those tokens themselves have none, so that the probabilities
+stay the model's own. The other special tokens have probability 0.
+
+A bot lays out the conversation itself and passes the prompt's tokens (`Prompt`); for a plain `DialogueView` the persona
+goes into the system turn.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import cast
+
+import torch
+from torch import nn
+
+from tertulia.core.errors import BotError
+from tertulia.models.generator import DialogueView, Nll, State, TargetTurns, target_mask
+from tertulia.models.hf.chat_model import ChatModel
+from tertulia.models.hf.shared_prefix import SharedPrefixState
+from tertulia.models.hf.state import HFDecoderState, pad
+from tertulia.models.tokenizer import END, SPECIAL_TOKENS, Tokenizer
+
+SHIFT = len(SPECIAL_TOKENS)
+LOGITS_AT_ONCE = 2**25
+"""Logits held in memory while given replies are scored: 128 MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt(DialogueView):
+    """A view whose prompt is laid out already; its turns are the replies to score, if any."""
+
+    tokens: tuple[int, ...] = ()
+    """The prompt, in the model's own token ids."""
+
+
+class ShiftedTokenizer:
+    """A Hugging Face tokenizer whose ids are shifted to make room for our special tokens."""
+
+    def __init__(self, chat: ChatModel) -> None:
+        self.chat = chat
+
+    def __len__(self) -> int:
+        return int(self.chat.model.get_output_embeddings().weight.shape[0]) + SHIFT
+
+    def encode(self, text: str, /) -> tuple[int, ...]:
+        """The tokens of a reply, without special tokens around it."""
+        return tuple(i + SHIFT for i in self.chat.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def decode(self, ids: Sequence[int], /) -> str:
+        """Tokens as text; special tokens are left out."""
+        return self.chat.decode([i - SHIFT for i in ids if i >= SHIFT])
+
+    def save(self, folder: Path, /) -> str:
+        """Write all files of the tokenizer; returns the name of the one that says how to load it."""
+        self.chat.tokenizer.save_pretrained(folder)
+        return "tokenizer_config.json"
+
+
+class HuggingFaceGenerator(nn.Module):
+    """A chat model as a `Generator`."""
+
+    def __init__(self, chat: ChatModel) -> None:
+        super().__init__()
+        self.chat = chat
+        self.model = chat.model
+        self.tokenizer: Tokenizer = ShiftedTokenizer(chat)
+        self._ends = torch.tensor(sorted(chat.end_tokens), dtype=torch.long, device=chat.model.device)
+        self.eval()  # a new module is in training mode, and decoding restores the mode it finds
+
+    def start(self, views: Sequence[DialogueView], /) -> State:
+        """Encode the prompts."""
+        # The cast: expanding it may give a `SharedPrefixState`, where the protocol expects a state of the same class.
+        return cast(State, self.chat.lm.encode([self.prompt(view) for view in views]))
+
+    def step(self, state: State, tokens: torch.Tensor | None, /) -> tuple[torch.Tensor, State]:
+        """Logits of the next token after `tokens`, or of the first one after None."""
+        if not isinstance(state, HFDecoderState | SharedPrefixState):
+            raise TypeError(f"not a state of this model: {type(state).__name__}")
+        if tokens is None:
+            return self._shift(state.logits), state
+        own_ids = (tokens - SHIFT).clamp(min=0)  # rows that have ended may stay in the batch: END has no own id
+        _, after = state.extend(own_ids[:, None])
+        return self._shift(after.logits), cast(State, after)
+
+    @torch.inference_mode()
+    def nll(self, views: Sequence[DialogueView], /, *, target_turns: TargetTurns = "all") -> Nll:
+        """Negative log-likelihood of the target turns, each given everything before it.
+
+        A prompt with several replies is encoded once. A partner's turn is scored as if the model spoke for the partner,
+        whose persona it does not see. If a model has no end token, the end of a turn is not scored.
+        """
+        total = torch.zeros(len(views), dtype=torch.float64)
+        tokens = torch.zeros(len(views), dtype=torch.long)
+        by_prompt: dict[tuple[int, ...], list[tuple[int, tuple[int, ...]]]] = {}
+        for i, view in enumerate(views):
+            for prompt, reply in self._prompts_and_replies(view, target_turns):
+                by_prompt.setdefault(prompt, []).append((i, reply))
+                tokens[i] += len(reply) + bool(self.chat.end_tokens)
+        replies = [(row, *pair) for row, pairs in enumerate(by_prompt.values()) for pair in pairs]
+        if replies:
+            start = self.chat.lm.encode(list(by_prompt))
+            max_length = max(len(reply) for *_, reply in replies) + 1
+            size = max(1, LOGITS_AT_ONCE // (max_length * len(self.tokenizer)))
+            for first in range(0, len(replies), size):
+                rows, indices, texts = zip(*replies[first : first + size], strict=True)
+                total.index_add_(0, torch.tensor(indices), self._reply_nll(start, rows, texts).cpu().double())
+        return Nll(total.float(), tokens)
+
+    def save(self, folder: Path, /) -> Sequence[str]:
+        """Write the model in Hugging Face's format."""
+        self.chat.save(folder)
+        own = ("config.json", "model.safetensors")
+        return sorted(file.name for file in folder.iterdir() if file.name not in own)
+
+    def prompt(self, view: DialogueView) -> list[int]:
+        """The tokens that the model reads before it generates the next turn of a view."""
+        if isinstance(view, Prompt):
+            return list(view.tokens)
+        tokens = self.chat.prompt(messages(view), persona=view.persona, partner=view.partner)
+        return tokens[-self.chat.max_prompt_tokens(self.chat.window // 4) :]
+
+    def _prompts_and_replies(
+        self, view: DialogueView, target_turns: TargetTurns
+    ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """Prompt and reply of each target turn, in the model's own token ids."""
+        if isinstance(view, Prompt) and target_turns != "last":
+            raise ValueError("only the last turn of a prompt can be scored")
+        pairs = []
+        for turn, is_target in enumerate(target_mask(view, target_turns)):
+            if not is_target:
+                continue
+            reply = tuple(i - SHIFT for i in self.tokenizer.encode(view.turns[turn]))
+            before = replace(view, turns=view.turns[:turn], own=view.own[:turn])
+            prompt = self.prompt(before if view.own[turn] else _as_partner(before))
+            room = self.chat.max_reply_tokens(0) - len(reply)
+            if room < 1:
+                raise BotError(
+                    f"A turn of {len(reply)} tokens does not fit into the window of {self.chat.name}.",
+                    hint="Leave out such turns, or use a model with a larger window.",
+                )
+            pairs.append((tuple(prompt if self.chat.seq2seq else prompt[-room:]), reply))
+        return pairs
+
+    def _reply_nll(
+        self, start: HFDecoderState, rows: Sequence[int], replies: Sequence[tuple[int, ...]]
+    ) -> torch.Tensor:
+        """NLL of each reply after the prompt in its row of `start`, its end included: (replies,)."""
+        state = start.select(torch.tensor(rows, device=self._ends.device))
+        logits = state.logits[:, None]
+        tokens, mask = (part.to(self._ends.device) for part in pad(replies, value=0))
+        if tokens.shape[1]:
+            logits = torch.cat([logits, state.extend(tokens)[0]], 1)  # (replies, max length + 1, vocabulary)
+        normaliser = logits.logsumexp(-1)
+        logprobs = logits[:, :-1].gather(2, tokens[..., None])[..., 0] - normaliser[:, :-1]
+        nll = -(logprobs * mask).sum(-1)
+        if not len(self._ends):
+            return nll
+        length = mask.sum(-1, keepdim=True)
+        ends = logits[..., self._ends].logsumexp(-1) - normaliser
+        return nll - ends.gather(1, length)[:, 0]
+
+    def _shift(self, logits: torch.Tensor) -> torch.Tensor:
+        """(rows, SHIFT + vocabulary): our special tokens in front, the ends of a turn summed in `END`."""
+        shifted = logits.new_full((len(logits), logits.shape[1] + SHIFT), -torch.inf)
+        shifted[:, SHIFT:] = logits
+        if len(self._ends):
+            shifted[:, END] = logits[:, self._ends].logsumexp(-1)
+            shifted[:, self._ends + SHIFT] = -torch.inf
+        return shifted
+
+
+def messages(view: DialogueView) -> list[dict[str, str]]:
+    """A view as chat messages: personas as the system message, consecutive turns of one side as one message.
+
+    The first message is the user's, empty if need be: many models' templates reject anything else.
+
+    >>> chat = messages(DialogueView(("hi", "there?", "yes"), (False, False, True), ("I sail.",), ("I bake.",)))
+    >>> chat[0]["content"], chat[1:] == messages(DialogueView(("hi", "there?", "yes"), (False, False, True)))
+    ('I sail. About the other one: I bake.', True)
+    >>> chat[1:]
+    [{'role': 'user', 'content': 'hi\\nthere?'}, {'role': 'assistant', 'content': 'yes'}]
+    """
+    sentences = (*view.persona, *(("About the other one:", *view.partner) if view.partner else ()))
+    chat = [{"role": "system", "content": " ".join(sentences)}] if sentences else []
+    if not view.own or view.own[0]:
+        chat.append({"role": "user", "content": ""})
+    for own, turns in groupby(zip(view.own, view.turns, strict=True), key=lambda turn: turn[0]):
+        chat.append({"role": "assistant" if own else "user", "content": "\n".join(text for _, text in turns)})
+    return chat
+
+
+def _as_partner(view: DialogueView) -> DialogueView:
+    """The dialogue as the partner sees it, who does not know this side's persona."""
+    return replace(view, own=tuple(not own for own in view.own), persona=view.partner, partner=())

@@ -1,0 +1,1 @@
+"""Models that rank given replies: one file per architecture."""

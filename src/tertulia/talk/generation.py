@@ -1,0 +1,274 @@
+"""From a generator to replies, the same for every generative bot: candidates are generated, filtered and chosen from.
+
+A bot turns each ask into a `GenerationRequest` and says how to decode it (`DecodingConfig`) and which replies to reject
+(`FilterPolicy`). A batch of asks is replied to by `complete_replies`. In a `GenerationSession`, asks come and go:
+without filters, a single sample or a greedy reply is streamed; with filters a reply is complete before any of it is
+shown, as shown text cannot be taken back.
+"""
+
+import time
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeVar
+
+from tertulia.core.reply import Ask, Candidate, FinishReason, Piece, Provenance, Reply, TokenLogprob, Usage
+from tertulia.models.decoding import DecodingConfig, DecodingSession, Generation, decode
+from tertulia.models.generator import DialogueView, Generator
+from tertulia.models.sampling import TopTokens
+from tertulia.models.token_logprobs import INCOMPLETE_CHARACTER, token_logprobs
+from tertulia.models.tokenizer import END, Tokenizer
+from tertulia.talk.filters.base import Choice, Filter, FilteredCandidate, apply_filters, choose
+from tertulia.talk.logprobs import align
+from tertulia.talk.stop_sequences import CutText, StopSequences, cut_at_stop, stops_of
+
+MAX_ROWS = 512
+"""Samples and beams that one session decodes side by side: with 8,000 tokens the logits of a step take 16 MB."""
+MAX_TOKENS = 2**15
+"""Tokens of prompts and replies that one session keeps in memory: 1.5 GB for a model like SmolLM2 (46 KB a token)."""
+CUT = "cut off before its end"
+K = TypeVar("K", bound=Hashable)
+
+
+class GenerationRequest(NamedTuple):
+    """An ask as a generator gets it."""
+
+    ask: Ask
+    view: DialogueView
+    prompt_tokens: int
+    provenance: Provenance
+
+
+@dataclass(frozen=True, slots=True)
+class FilterPolicy:
+    """Which candidates are rejected, and what replaces them."""
+
+    filters: tuple[Filter, ...]
+    fallback: str
+    """Said if every candidate is rejected for a serious reason."""
+    max_candidates: int
+    """How many candidates are listed with a reply."""
+
+
+class PreparedAsk(NamedTuple):
+    """Everything that is needed to reply to an ask."""
+
+    request: GenerationRequest
+    config: DecodingConfig
+    policy: FilterPolicy
+
+
+def group_equal(keys: Sequence[K]) -> list[tuple[K, list[int]]]:
+    """The indices of equal keys, such as requests with the same decoding config.
+
+    >>> group_equal(["greedy", "beam", "greedy"])
+    [('greedy', [0, 2]), ('beam', [1])]
+    """
+    groups: dict[K, list[int]] = {}
+    for i, key in enumerate(keys):
+        groups.setdefault(key, []).append(i)
+    return list(groups.items())
+
+
+def complete_replies(
+    model: Generator, requests: Sequence[GenerationRequest], config: DecodingConfig, policy: FilterPolicy
+) -> list[Reply]:
+    """For each request the best candidate that no filter rejects."""
+    start = time.perf_counter()
+    views, seeds = [request.view for request in requests], [_seed(request.ask, config) for request in requests]
+    generations = decode(model, views, config, seeds, top_logprobs=[r.ask.top_logprobs or 0 for r in requests])
+    seconds = time.perf_counter() - start
+    return [
+        choose_reply(request, candidates, policy, seconds, model.tokenizer)
+        for request, candidates in zip(requests, generations, strict=True)
+    ]
+
+
+def choose_reply(
+    request: GenerationRequest,
+    generations: Sequence[Generation],
+    policy: FilterPolicy,
+    seconds: float,
+    tokenizer: Tokenizer,
+) -> Reply:
+    """The reply to one ask from what was generated for it, best first; nothing was generated for a cancelled one."""
+    ask = request.ask
+    if not generations:
+        return Reply("", request.provenance, seconds=seconds, finish="cancelled")
+    cuts = [cut_at_stop(generation.text, stops_of(ask), strip=True) for generation in generations]
+    ended = [generation.finished or cut.stopped for generation, cut in zip(generations, cuts, strict=True)]
+    candidates = [
+        Candidate(cut.text, generation.score, CUT if policy.filters and not complete else None)
+        for cut, generation, complete in zip(cuts, generations, ended, strict=True)
+    ]
+    filtered = apply_filters(policy.filters, ask, candidates)
+    choice = choose(filtered, fallback=policy.fallback, attempt=ask.attempt)
+    index = choice.candidate_index  # None for the fallback
+    logprobs = None
+    if index is not None and ask.top_logprobs is not None:
+        logprobs = _generation_logprobs(tokenizer, generations[index], cuts[index])
+    return Reply(
+        choice.text,
+        request.provenance,
+        choice.score,
+        _list_candidates(filtered, choice, policy.max_candidates),
+        seconds=seconds,
+        finish="stop" if index is None or ended[index] else "length",
+        usage=Usage(request.prompt_tokens, 0 if index is None else generations[index].count),
+        note=choice.note,
+        logprobs=logprobs,
+    )
+
+
+def _generation_logprobs(tokenizer: Tokenizer, generation: Generation, cut: CutText) -> tuple[TokenLogprob, ...]:
+    tokens = (*generation.tokens, *([END] if generation.finished else []))
+    return align(token_logprobs(tokenizer, tokens, generation.logprobs, generation.top), cut.text, stopped=cut.stopped)
+
+
+def _list_candidates(filtered: Sequence[FilteredCandidate], choice: Choice, limit: int) -> tuple[Candidate, ...]:
+    """The best ones, and in any case the chosen one."""
+    indices = list(range(min(limit, len(filtered))))
+    if choice.candidate_index is not None and choice.candidate_index not in indices:
+        indices[-1] = choice.candidate_index
+    return tuple(filtered[i].candidate for i in indices)
+
+
+class GenerationSession:
+    """Replies to asks that come and go, decoded in one running batch; a `talk.bot.ReplySession`."""
+
+    def __init__(self, model: Generator, prepare: Callable[[Ask], PreparedAsk]) -> None:
+        self._prepare = prepare
+        self._tokenizer = model.tokenizer
+        self._decoding = DecodingSession(model, max_rows=MAX_ROWS, max_tokens=MAX_TOKENS)
+        self._open: dict[int, _OpenReply] = {}  # by handle
+        self._handles: dict[int, int] = {}  # by index of the ask
+        self._cancelled: list[int] = []
+
+    def add(self, index: int, ask: Ask, /) -> None:
+        """Reply to an ask from the next step on."""
+        if index in self._handles:
+            raise ValueError(f"ask {index} is being replied to")
+        request, config, policy = self._prepare(ask)
+        stream = None
+        if config.method in ("sample", "greedy") and not policy.filters:
+            stream = _ReplyStream(self._tokenizer, stops_of(ask), config.max_tokens)
+        handle = self._decoding.add(
+            request.view,
+            config,
+            _seed(ask, config),
+            prompt_tokens=request.prompt_tokens,
+            top_logprobs=ask.top_logprobs or 0,
+        )
+        self._open[handle] = _OpenReply(index, request, policy, stream, time.perf_counter())
+        self._handles[index] = handle
+
+    def cancel(self, index: int, /) -> None:
+        """Finish a reply as "cancelled" at the next step, with what has been shown of it."""
+        if index in self._handles:
+            self._cancelled.append(index)
+
+    def step(self) -> list[Piece]:
+        """One more token for every reply."""
+        pieces = [self._close(self._handles[index], None) for index in self._cancelled if index in self._handles]
+        self._cancelled.clear()
+        for handle, tokens, generations, logprobs, top in self._decoding.step():
+            reply = self._open[handle]
+            if reply.stream is None:
+                if generations is not None:
+                    pieces.append(self._close(handle, generations))
+                continue
+            text = reply.stream.add(tokens[0], logprobs[0], top[0] if top else None)
+            if reply.stream.finish:
+                last = self._close(handle, None)
+                pieces.append(replace(last, text=text + last.text))
+            elif text:
+                pieces.append(Piece(reply.index, text))
+        return pieces
+
+    def _close(self, handle: int, generations: Sequence[Generation] | None) -> Piece:
+        """The last piece of a reply: with its candidates, or as far as it was streamed."""
+        reply = self._open.pop(handle)
+        del self._handles[reply.index]
+        self._decoding.cancel(handle)
+        seconds = time.perf_counter() - reply.start
+        if reply.stream is None:
+            complete = choose_reply(reply.request, generations or [], reply.policy, seconds, self._tokenizer)
+            return Piece(reply.index, complete.text, complete)
+        rest = reply.stream.rest()
+        usage = Usage(reply.request.prompt_tokens, len(reply.stream.tokens))
+        finish = reply.stream.finish or "cancelled"
+        complete = Reply(
+            reply.stream.text,
+            reply.request.provenance,
+            seconds=seconds,
+            finish=finish,
+            usage=usage,
+            logprobs=None if reply.request.ask.top_logprobs is None else reply.stream.token_logprobs(),
+        )
+        return Piece(reply.index, rest, complete)
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenReply:
+    index: int
+    request: GenerationRequest
+    policy: FilterPolicy
+    stream: "_ReplyStream | None"
+    """None if the reply must be complete before any of it is shown."""
+    start: float
+
+
+class _ReplyStream:
+    """A reply that is being generated: tokens in, text that is safe to show out."""
+
+    def __init__(self, tokenizer: Tokenizer, stops: Sequence[str], max_tokens: int) -> None:
+        self._tokenizer, self._max_tokens = tokenizer, max_tokens
+        self._stops = StopSequences(stops, strip=True)
+        self._decoded = 0  # length of the text that has been fed to the stop sequences
+        self.tokens: list[int] = []
+        self._logprobs: list[float] = []
+        self._top: list[TopTokens] = []
+        self.text = ""
+        """What has been shown."""
+
+    @property
+    def finish(self) -> FinishReason | None:
+        """Why it has ended, if it has."""
+        if self._stops.stopped or (self.tokens and self.tokens[-1] == END):
+            return "stop"
+        return "length" if len(self.tokens) >= self._max_tokens else None
+
+    def add(self, token: int, logprob: float, top: TopTokens | None) -> str:
+        """Add a token; returns the new text to show: no incomplete character or stop sequence, no trailing space."""
+        self.tokens.append(token)
+        self._logprobs.append(logprob)
+        if top is not None:
+            self._top.append(top)
+        if token == END:
+            return ""
+        decoded = self._tokenizer.decode(self.tokens)
+        if decoded.endswith(INCOMPLETE_CHARACTER):
+            return ""
+        return self._show(self._feed(decoded))
+
+    def rest(self) -> str:
+        """What was held back."""
+        decoded = self._tokenizer.decode([token for token in self.tokens if token != END])
+        return self._show(self._feed(decoded) + self._stops.rest())
+
+    def token_logprobs(self) -> tuple[TokenLogprob, ...]:
+        """The tokens of what has been shown."""
+        tokens = token_logprobs(self._tokenizer, self.tokens, self._logprobs, self._top)
+        return align(tokens, self.text, stopped=self._stops.stopped)
+
+    def _feed(self, decoded: str) -> str:
+        new, self._decoded = decoded[self._decoded :], len(decoded)
+        return self._stops.feed(new)
+
+    def _show(self, text: str) -> str:
+        self.text += text
+        return text
+
+
+def _seed(ask: Ask, config: DecodingConfig) -> int:
+    """With a single sample there is no next best candidate to offer: another attempt is another sample."""
+    return ask.seed + 1_000_003 * (ask.attempt - 1) if config.method == "sample" else ask.seed

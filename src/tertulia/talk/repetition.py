@@ -1,0 +1,77 @@
+"""What retrieval bots share: the persona sentences they are shown, and checks against repeating the conversation."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tertulia.core.reply import Ask
+from tertulia.core.text import words
+
+SAID = "already used in this conversation"
+REPEAT = "too similar to one of its earlier turns"
+ECHO = "repeats the message it answers"
+ECHO_MIN_WORDS = 4
+"""Shorter messages cannot be echoed: a greeting is a good reply to a greeting."""
+
+
+def persona_sentences(ask: Ask) -> tuple[str, ...]:
+    """The sentences of every persona that the ask shows to the bot, its own first.
+
+    >>> from tertulia.core.dialogue import Dialogue, Persona
+    >>> shown = {"ana": Persona(("I bake.",)), "bot": Persona(("I sail.", "I sing."))}
+    >>> persona_sentences(Ask(Dialogue("d", (), shown), "bot"))
+    ('I sail.', 'I sing.', 'I bake.')
+    """
+    personas = ask.dialogue.personas
+    own = [persona for speaker, persona in personas.items() if speaker == ask.speaker]
+    others = [persona for speaker, persona in personas.items() if speaker != ask.speaker]
+    return tuple(sentence for persona in (*own, *others) for sentence in persona.sentences)
+
+
+@lru_cache(maxsize=50_000)  # a conversation's turns are compared again for each of its messages
+def text_key(text: str) -> str:
+    """A key that is equal for texts that differ only in case, white space and punctuation."""
+    return " ".join(words(text)) or text
+
+
+def overlap(one: Iterable[str], other: Iterable[str]) -> float:
+    """Dice coefficient of the sets of words of two texts: 1 for the same words, 0 for none in common.
+
+    >>> overlap(words("I love my dogs"), words("I love my two dogs"))
+    0.8888888888888888
+    """
+    return _dice_coefficient(frozenset(one), frozenset(other))
+
+
+def _dice_coefficient(left: frozenset[str], right: frozenset[str]) -> float:
+    return 2 * len(left & right) / (len(left) + len(right)) if left and right else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RepetitionCheck:
+    """Checks a reply against what the conversation already contains."""
+
+    keys: frozenset[str]
+    """The text keys of all turns."""
+    own: tuple[frozenset[str], ...]
+    """The words of each of the speaker's own turns."""
+    last: frozenset[str] = frozenset()
+    """The words of the message to reply to."""
+
+    @classmethod
+    def of(cls, ask: Ask) -> "RepetitionCheck":
+        """From the dialogue of an ask."""
+        turns = ask.dialogue.turns
+        own = tuple(frozenset(words(turn.text)) for turn in turns if turn.speaker == ask.speaker)
+        last = turns[-1] if turns and turns[-1].speaker != ask.speaker else None
+        last_words = frozenset(words(last.text)) if last else frozenset()
+        return cls(frozenset(text_key(turn.text) for turn in turns), own, last_words)
+
+    def reason(self, text: str, *, repeat_overlap: float = 1.0, echo: float = 1.0) -> str | None:
+        """The reason not to reply with a text, or None."""
+        if text_key(text) in self.keys:
+            return SAID
+        its_words = frozenset(words(text))
+        if len(self.last) >= ECHO_MIN_WORDS and len(self.last.intersection(its_words)) >= echo * len(self.last):
+            return ECHO
+        return REPEAT if any(_dice_coefficient(its_words, turn) >= repeat_overlap for turn in self.own) else None

@@ -1,0 +1,123 @@
+"""What all runs of gradient training share: where data comes from, what identifies a run, and the folder it leaves.
+
+A recipe builds a task (`tertulia.train.tasks`), the loop fits it (`tertulia.train.loop`), and `save_run` saves the
+model with its config, record and plot as a folder that is a bot by itself.
+"""
+
+import json
+import random
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from pydantic import Field
+
+from tertulia.artefacts.files import fingerprint
+from tertulia.core.config import save
+from tertulia.core.dialogue import Dialogue, Json, PersonaScope
+from tertulia.core.progress import Progress
+from tertulia.corpus.load import load_dialogues
+from tertulia.models.checkpoint import count_parameters, seal
+from tertulia.models.threads import use_threads
+from tertulia.train.loop import FitOutcome, LoopConfig, TrainingTask
+from tertulia.train.recipe import RecipeConfig
+from tertulia.train.record import PLOT, RECORD, plot_record
+
+CONFIG = "config.toml"
+PARTIAL = "partial"
+"""The folder of an unfinished run's state, inside the run's own."""
+_NOT_IDENTIFYING = {"out", "resume", "save_seconds", "threads", "device", "data", "teacher", "pool"}
+"""Settings that may change when a run is resumed; data and teacher are identified by their content."""
+
+T = TypeVar("T")
+
+
+class RunConfig(LoopConfig, RecipeConfig):
+    """What the recipes of all models trained on dialogues have."""
+
+    split: str = "train"
+    """The split to train on."""
+    valid_split: str = "valid"
+    """The split to validate on, which decides when to stop."""
+    persona: PersonaScope = "own"
+    """Whose persona the model sees: none, own (of the speaker it replies for), their (of the partner), or both."""
+    speaker: str | None = None
+    """Train on this speaker's side only; by default on every speaker's in turn."""
+    valid_speaker: str | None = None
+    """Validate on this speaker's side only."""
+    max_dialogues: int | None = Field(None, ge=1)
+    """Train on this many dialogues only, drawn by the seed: for learning curves and quick experiments."""
+    valid_dialogues: int | None = Field(None, ge=1)
+    """Validate on this many dialogues, drawn by the seed; by default on all."""
+    threads: int = Field(1, ge=1)
+    """CPU threads to compute with; on a busy machine one is fastest."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedModel:
+    """The result of a run."""
+
+    folder: Path
+    record: Mapping[str, Json]
+
+    def figures(self) -> Mapping[str, Json]:
+        """What was measured, and what it cost."""
+        return self.record
+
+
+def start_run(config: RunConfig, progress: Progress) -> None:
+    """Set threads and seed, and announce the first step."""
+    use_threads(config.threads)
+    torch.manual_seed(config.seed)
+    progress.step("Reading dialogues")
+
+
+def read_split(config: RunConfig, split: str, count: int | None) -> list[Dialogue]:
+    """The dialogues of a split, or `count` of them."""
+    return subsample(load_dialogues(config.data, split=split), count, config.seed)
+
+
+def subsample(items: Iterable[T], count: int | None, seed: int) -> list[T]:
+    """`count` items drawn by the seed, in their order; all of them if no count is given.
+
+    >>> subsample("abcdefgh", 3, 0) == subsample("abcdefgh", 3, 0), len(subsample("abcdefgh", 3, 0))
+    (True, 3)
+    >>> subsample("ab", None, 0)
+    ['a', 'b']
+    """
+    pool = list(items)
+    if count is None or count >= len(pool):
+        return pool
+    return [pool[i] for i in sorted(random.Random(seed).sample(range(len(pool)), count))]
+
+
+def run_id(config: RunConfig, examples: Iterable[object]) -> str:
+    """What tells runs apart: the architecture, the settings and the data, but not where the results go."""
+    settings = json.dumps(config.model_dump(mode="json", exclude=_NOT_IDENTIFYING), sort_keys=True)
+    return fingerprint([config.recipe, settings, *map(repr, examples)])
+
+
+def save_run(
+    task: TrainingTask,
+    config: RunConfig,
+    outcome: FitOutcome,
+    *,
+    about: Mapping[str, Json],
+    save_more: Callable[[Path], list[str]] | None = None,
+) -> TrainedModel:
+    """Save the model of a task that was fitted in `config.out`, the manifest last.
+
+    `about` describes the data in the record; `save_more` writes further files and returns their names.
+    """
+    record = {**about, "parameters": count_parameters(task.module), **outcome.as_json()}
+    if outcome.is_main:
+        folder = config.out
+        files: list[str] = [*task.module.save(folder)]  # type: ignore[operator]
+        save(config.model_copy(update={"resume": False}), folder / CONFIG)
+        (folder / RECORD).write_bytes((folder / PARTIAL / RECORD).read_bytes())
+        plot_record(folder, goal=task.goal)
+        files += [CONFIG, RECORD, PLOT, *(save_more(folder) if save_more else ())]
+        seal(folder, bot=config.recipe, model=config.recipe, files=sorted(set(files)), training=record)
+    return TrainedModel(config.out, record)
