@@ -7,12 +7,13 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check -q
 # A pip older than 23.1 cannot build this package; the one that comes with Python 3.11 can be that old.
 NEW_PIP := 'pip>=23.1'
 
-.PHONY: help demo test check format lint types imports docs clean constraints
+.PHONY: help demo test test-capabilities check format lint types imports docs clean constraints
 
 help:
 	@echo "make demo    install and run the main job on the sample (ARGS=--no-serve ends without the page)"
 	@echo "make test    install with development tools and run the tests (ARGS='-k name' picks some)"
-	@echo "make check   format, lint, types, imports, docs and tests: what CI runs"
+	@echo "make test-capabilities   run the tests of models as processors without AVX-512 or AVX2 would"
+	@echo "make check   format, lint, types, imports, docs, tests and test-capabilities: what CI runs"
 
 demo: $(VENV)/.installed
 	$(BIN)/tertulia demo $(ARGS)
@@ -20,7 +21,12 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
-check: lint types imports docs test
+# The tests of models with the instruction sets of other processors: rounding differs between them. About a minute.
+test-capabilities: $(VENV)/.installed-dev
+	ATEN_CPU_CAPABILITY=avx2 $(BIN)/python -m pytest -q -n 2 -m "not slow" tests/models
+	ATEN_CPU_CAPABILITY=default $(BIN)/python -m pytest -q -n 2 -m "not slow" tests/models
+
+check: lint types imports docs test test-capabilities
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
@@ -50,7 +56,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(PIP) -e '.[models,rooms,ray,postgres,dev]' -c constraints.txt
+	$(PIP) -e '.[models,chatlogs,ray,postgres,dev]' -c constraints.txt
 	@touch $@
 
 # After an upgrade that was tested: pin what is installed now.

@@ -1,15 +1,16 @@
-"""Registry rows and commands are strings that import-linter cannot see: here every one of them is resolved."""
+"""Registry rows and commands are strings that import-linter cannot see: here every one of them is resolved.
+
+Each test lists all offenders, so that one run shows everything that is wrong.
+"""
 
 import inspect
-import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
-from typing import get_args
+from typing import Any, get_args
 
 import click
-import pytest
 import typer
 from torch import nn
 
@@ -18,109 +19,149 @@ from tertulia.cli.main import COMMANDS, build
 from tertulia.core.config import Config
 from tertulia.core.dialogue import Dialogue, Turn
 from tertulia.core.errors import MissingExtra
-from tertulia.core.registry import Registry, Row
+from tertulia.core.registry import Registry
 from tertulia.core.reply import Ask
-from tertulia.corpus.table import READERS
-from tertulia.metrics.table import METRICS
+from tertulia.corpus.registry import READERS
+from tertulia.metrics.registry import METRICS
 from tertulia.models.decoding import PRESETS, Method
 from tertulia.models.generator import Generator
-from tertulia.models.writers import WRITERS
-from tertulia.talk.filters.table import ALL, FILTERS, make_filters
-from tertulia.talk.table import BOTS
+from tertulia.models.rankers.base import PairScorer, Ranker, TrainablePairModel
+from tertulia.models.registry import ARCHITECTURES, GENERATORS, RANKERS, RERANKERS
+from tertulia.talk.filters.base import ALL, FILTERS, make_filters
+from tertulia.talk.registry import BOTS
+from tertulia.train.recipe import Recipe, RecipeConfig
+from tertulia.train.registry import RECIPES
 
-TABLES = {"bots": BOTS, "readers": READERS, "metrics": METRICS, "filters": FILTERS, "writers": WRITERS}
-ROWS = [(table, row) for table in TABLES.values() for row in table.rows()]
-
-
-def thing(table: Registry, name: str) -> object:
-    try:
-        return table.get(name)
-    except MissingExtra as missing:
-        pytest.skip(str(missing))
-
-
-@pytest.mark.parametrize(("table", "row"), ROWS, ids=lambda value: value.name if isinstance(value, Row) else "")
-def test_every_row_resolves_and_tells_what_it_is(table: Registry, row: Row) -> None:
-    assert thing(table, row.name) is not None
-    assert row.summary
-    assert "\n" not in row.summary
+TABLES: dict[str, Registry] = {
+    "bots": BOTS,
+    "readers": READERS,
+    "metrics": METRICS,
+    "filters": FILTERS,
+    "generators": GENERATORS,
+    "rankers": RANKERS,
+    "rerankers": RERANKERS,
+    "recipes": RECIPES,
+}
 
 
-@pytest.mark.parametrize("name", list(BOTS))
-def test_every_bot_can_be_made_from_a_specification(name: str) -> None:
-    factory = thing(BOTS, name)
-    assert issubclass(factory.Options, Config)  # type: ignore[attr-defined]
-    assert isinstance(factory.target_help, str)  # type: ignore[attr-defined]
-    assert callable(factory.build)  # type: ignore[attr-defined]
-    assert len(inspect.signature(factory.build).parameters) == 2  # type: ignore[attr-defined]
-    assert factory.summary  # type: ignore[attr-defined]
-    undescribed = [n for n, f in factory.Options.model_fields.items() if not f.description]  # type: ignore[attr-defined]
-    assert undescribed == []
+def things(table: Registry) -> dict[str, Any]:
+    """What the rows of a table stand for; rows that need an extra that is not installed are left out."""
+    resolved = {}
+    for name in table:
+        try:
+            resolved[name] = table.get(name)
+        except MissingExtra:
+            continue
+    return resolved
 
 
-@pytest.mark.parametrize("name", list(READERS))
-def test_every_reader_knows_its_name(name: str) -> None:
-    reader = thing(READERS, name)
-    assert reader.name == name  # type: ignore[attr-defined]
-    assert callable(reader.decode)  # type: ignore[attr-defined]
+def test_every_row_resolves_and_has_a_summary_of_one_line() -> None:
+    unresolved, unclear = [], []
+    for title, table in TABLES.items():
+        for row in table.rows():
+            try:
+                table.get(row.name)
+            except MissingExtra:
+                pass
+            except Exception as error:
+                unresolved.append(f"{title}: {row.name} -> {row.target} ({error!r})")
+            if not row.summary or "\n" in row.summary:
+                unclear.append(f"{title}: {row.name}")
+    assert (unresolved, unclear) == ([], [])
 
 
-@pytest.mark.parametrize("name", list(METRICS))
-def test_every_metric_says_what_it_is(name: str) -> None:
-    assert inspect.getdoc(thing(METRICS, name))
+def test_every_bot_can_be_made_from_a_specification() -> None:
+    wrong = []
+    for name, factory in things(BOTS).items():
+        takes_two = len(inspect.signature(factory.build).parameters) == 2
+        described = all(field.description for field in factory.Options.model_fields.values())
+        fits = issubclass(factory.Options, Config) and isinstance(factory.target_help, str) and factory.summary
+        if not (takes_two and described and fits):
+            wrong.append(name)
+    assert wrong == []
 
 
-@pytest.mark.parametrize("name", list(FILTERS))
-def test_every_filter_is_a_config_that_can_be_made_by_its_name_and_called(name: str) -> None:
-    kind = thing(FILTERS, name)
-    assert issubclass(kind, Config)  # type: ignore[arg-type]
-    assert inspect.getdoc(kind)
-    assert kind.weight > 0  # type: ignore[attr-defined]
-    (made,) = make_filters(name)
-    assert type(made) is kind
-    assert made(Ask(Dialogue("d", (Turn("a", "Hello, how are you?"),)), "b"), "I am fine, and you?") is None
+def test_every_reader_has_the_name_of_its_row() -> None:
+    assert [
+        name for name, reader in things(READERS).items() if reader.name != name or not callable(reader.decode)
+    ] == []
 
 
-def test_bots_have_every_built_in_filter_unless_told_otherwise() -> None:
+def test_every_metric_is_documented() -> None:
+    assert [name for name, metric in things(METRICS).items() if not inspect.getdoc(metric)] == []
+
+
+def test_every_filter_is_a_config_that_keeps_a_harmless_reply() -> None:
+    ask, wrong = Ask(Dialogue("d", (Turn("a", "Hello, how are you?"),)), "b"), []
+    for name, kind in things(FILTERS).items():
+        (made,) = make_filters(name)
+        documented = issubclass(kind, Config) and inspect.getdoc(kind) and kind.weight > 0
+        if not documented or type(made) is not kind or made(ask, "I am fine, and you?") is not None:
+            wrong.append(name)
+    assert wrong == []
+
+
+def test_bots_have_every_built_in_filter_by_default() -> None:
     built_in = {row.name for row in FILTERS.rows() if row.target.startswith("tertulia.")}
     assert set(ALL.split(",")) == built_in
 
 
-@pytest.mark.parametrize("name", list(WRITERS))
-def test_every_model_that_writes_is_a_generator_and_a_bot(name: str) -> None:
-    kind = thing(WRITERS, name)
-    assert issubclass(kind, nn.Module)  # type: ignore[arg-type]
-    wanted = [method for method in vars(Generator) if not method.startswith("_") and callable(vars(Generator)[method])]
-    assert len(wanted) == 4
-    for method in (*wanted, "load", "untrained"):
-        assert callable(getattr(kind, method))
-    assert issubclass(kind.config_type, Config)  # type: ignore[attr-defined]
-    assert name in BOTS
+def members(*protocols: type) -> list[str]:
+    return [
+        name for protocol in protocols for name, value in vars(protocol).items() if name[0] != "_" and callable(value)
+    ]
 
 
-WRITING = (Path(__file__).parents[2] / "docs" / "writing.md").read_text(encoding="utf-8")
+def test_every_architecture_has_the_methods_of_its_kind_a_bot_and_a_recipe() -> None:
+    needed = {
+        "generator": members(Generator),
+        "ranker": members(Ranker, TrainablePairModel),
+        "reranker": members(PairScorer, TrainablePairModel),
+    }
+    assert len(needed["generator"]) == 4
+    models = things(GENERATORS) | things(RANKERS) | things(RERANKERS)
+    wrong = []
+    for row in ARCHITECTURES:
+        model = models[row.name]
+        missing = [
+            name for name in (*needed[row.kind], "load", "save", "untrained") if not callable(vars_of(model, name))
+        ]
+        configured = issubclass(model, nn.Module) and issubclass(model.config_type, Config)
+        if missing or not configured or row.name not in BOTS or row.name not in RECIPES:
+            wrong.append((row.name, missing))
+    assert wrong == []
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *FILTERS,
-        *WRITERS,
-        *PRESETS,
-        *get_args(Method),
-        *(f"{name}:{field}" for name in ALL.split(",") for field in FILTERS.get(name).model_fields),
-    ],
-)
-def test_the_page_on_writing_names_every_model_method_preset_and_filter(name: str) -> None:
-    assert f"`{name}`" in WRITING or f"`{name}=" in WRITING
+def vars_of(cls: type, name: str) -> object:
+    return next((getattr(cls, name) for base in cls.__mro__ if name in vars(base)), None)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_resolves(name: str) -> None:
-    module, _, attribute = COMMANDS[name].target.partition(":")
-    found = getattr(import_module(module), attribute)
-    assert isinstance(found, typer.Typer) or callable(found)
-    assert COMMANDS[name].help.endswith(".")
+def test_every_recipe_is_one_and_its_config_names_it() -> None:
+    wrong = []
+    for name, recipe in things(RECIPES).items():
+        fits = isinstance(recipe, Recipe) and issubclass(recipe.config, RecipeConfig) and callable(recipe.train)
+        if not fits or recipe.name != name or recipe.config().recipe != name:
+            wrong.append(name)
+    assert wrong == []
+
+
+GENERATION = (Path(__file__).parents[2] / "docs" / "generation.md").read_text(encoding="utf-8")
+
+
+def test_the_page_on_generation_names_every_model_method_preset_and_filter() -> None:
+    parameters = (f"{name}:{field}" for name in ALL.split(",") for field in FILTERS.get(name).model_fields)
+    names = (*FILTERS, *GENERATORS, *PRESETS, *get_args(Method), *parameters)
+    assert [name for name in names if f"`{name}`" not in GENERATION and f"`{name}=" not in GENERATION] == []
+
+
+def test_every_command_resolves() -> None:
+    wrong = []
+    for name, command in COMMANDS.items():
+        module, _, attribute = command.target.partition(":")
+        resolved = getattr(import_module(module), attribute)
+        if not (isinstance(resolved, typer.Typer) or callable(resolved)) or not command.help.endswith("."):
+            wrong.append(name)
+    assert wrong == []
 
 
 def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
@@ -133,34 +174,27 @@ def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tup
 
 
 LEAVES = dict(commands(typer.main.get_command(build(list(COMMANDS)))))
-NOT_CONFIG = {"config", "json", "help", "recipe"}
-"""Where options are read from, how figures are printed, and the TOML file that is itself the config."""
+WITHOUT_CONFIG = {"corpus list"}
+"""It takes no options."""
 
 
-@pytest.mark.parametrize("name", LEAVES)
-def test_every_option_has_a_field_in_the_config_of_its_command(name: str) -> None:
-    command = LEAVES[name]
-    function = inspect.unwrap(command.callback)  # type: ignore[arg-type]
-    params = [p for p in command.params if p.name not in NOT_CONFIG]
-    if not params:
-        return
-    source = inspect.getsource(function)
-    resolved = re.findall(r"resolve\(\s*(\w+)", source) or sorted(set(re.findall(r"option\((\w+),", source)))
-    assert resolved, f"{name} resolves no config"
-    configs = [function.__globals__[found] for found in resolved]
-    assert all(issubclass(config, Config) for config in configs)
-    described = {f.description for config in configs for f in config.model_fields.values() if f.description}
-    for param in params:
-        told = getattr(param, "help", "") or ""
-        assert any(told.startswith(text) for text in described), f"{name}: {param.name} has no field in {resolved}"
+def test_commands_are_made_from_configs_whose_fields_are_documented() -> None:
+    handmade, undocumented = [], []
+    for name, command in LEAVES.items():
+        configs = vars(inspect.unwrap(command.callback)).get("configs")  # type: ignore[arg-type]
+        if configs is None:
+            handmade.append(name)
+            continue
+        fields = [(config, key, field) for config in configs for key, field in config.model_fields.items()]
+        undocumented += [f"{config.__name__}.{key}" for config, key, field in fields if not field.description]
+    assert (sorted(handmade), undocumented) == (sorted(WITHOUT_CONFIG), [])
 
 
-@pytest.mark.parametrize("name", LEAVES)
-def test_every_command_that_prints_figures_prints_json(name: str) -> None:
-    talks = {"chat", "serve"}
-    names = {option for param in LEAVES[name].params for option in param.opts}
-    assert name in talks or "--json" in names
-    assert LEAVES[name].help
+def test_every_command_that_prints_figures_prints_json() -> None:
+    interactive = {"chat", "serve"}
+    options = {name: {option for param in command.params for option in param.opts} for name, command in LEAVES.items()}
+    assert [name for name in LEAVES if name not in interactive and "--json" not in options[name]] == []
+    assert [name for name, command in LEAVES.items() if not command.help] == []
 
 
 def config_classes() -> list[type[Config]]:
@@ -171,14 +205,14 @@ def config_classes() -> list[type[Config]]:
             except ModuleNotFoundError as missing:
                 if (missing.name or "").startswith("tertulia"):  # else an extra that is not installed
                     raise
-    waiting, found = [Config], []
+    waiting, classes = [Config], []
     while waiting:
         waiting += (new := waiting.pop().__subclasses__())
-        found += [cls for cls in new if cls.__module__.startswith("tertulia.")]
-    return found
+        classes += [cls for cls in new if cls.__module__.startswith("tertulia.")]
+    return classes
 
 
-def test_what_is_saved_of_a_config_reads_the_same() -> None:
+def test_a_saved_config_reads_the_same() -> None:
     """TOML has no null: a field that may be None must be None when it is not given."""
     wrong = []
     for cls in config_classes():
@@ -198,5 +232,5 @@ def test_every_field_of_every_config_is_described() -> None:
     ] == []
 
 
-def test_the_package_says_that_it_is_typed() -> None:
+def test_the_package_is_marked_as_typed() -> None:
     assert (Path(tertulia.__path__[0]) / "py.typed").is_file()

@@ -1,4 +1,4 @@
-"""The command line called from Python (quick), and as a process (slow, for what only a process shows)."""
+"""The command line called from Python (fast), and as a process (slow, for what only a process shows)."""
 
 import subprocess
 import sys
@@ -17,8 +17,8 @@ class Result(NamedTuple):
     err: str
 
     @property
-    def told(self) -> str:
-        """What was said on stderr, line breaks aside: consoles break lines where they like."""
+    def stderr(self) -> str:
+        """stderr on one line: consoles break lines anywhere."""
         return " ".join(self.err.split())
 
 
@@ -29,11 +29,11 @@ Tertulia = Callable[..., Result]
 def tertulia(capsys: pytest.CaptureFixture[str]) -> Tertulia:
     def call(*arguments: Any) -> Result:
         capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as exit_info:
             run([str(a) for a in arguments])
         captured = capsys.readouterr()
         assert "Traceback" not in captured.err
-        return Result(int(left.value.code or 0), captured.out, captured.err)
+        return Result(int(exit_info.value.code or 0), captured.out, captured.err)
 
     return call
 

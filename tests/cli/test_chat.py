@@ -25,9 +25,9 @@ from tertulia.core.codec import dialogue_from_json, read_lines
 from tertulia.core.dialogue import Dialogue
 from tertulia.core.errors import ConfigError, UnknownName
 
-COMMAND = [sys.executable, "-c", "from tertulia.cli.chat import app; app()"]
+COMMAND = [sys.executable, "-c", "from tertulia.cli.main import run; run()", "chat"]
 CONTROL = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
-"""Makes the standard input the terminal that a new session is controlled by."""
+"""Makes standard input the controlling terminal of a new session."""
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07|[\x01\x02]")
 
 
@@ -44,12 +44,12 @@ def saved(path: Path) -> list[Dialogue]:
 
 
 class Terminal:
-    """A program at a pseudo-terminal of its own, which it controls: Ctrl-C arrives as a signal."""
+    """A program at a pseudo-terminal of its own, where Ctrl-C arrives as a signal."""
 
     def __init__(self, *arguments: str, **env: str) -> None:
         self.master, slave = pty.openpty()
         self.process = subprocess.Popen(
-            [*COMMAND[:2], CONTROL + COMMAND[2], *arguments],
+            [*COMMAND[:2], CONTROL + COMMAND[2], *COMMAND[3:], *arguments],
             stdin=slave,
             stdout=slave,
             stderr=slave,
@@ -64,25 +64,25 @@ class Terminal:
         os.write(self.master, keys.encode())
 
     def expect(self, text: str, seconds: float = 30) -> None:
-        """Wait until a text stands on the screen, after the one waited for before."""
+        """Wait until a text appears on the screen, after the one waited for before."""
         deadline = time.monotonic() + seconds
-        while (found := self.plain.find(text, self.at)) < 0:
-            assert time.monotonic() < deadline, f"{text!r} did not come; what came: {self.plain!r}"
+        while (position := self.plain.find(text, self.at)) < 0:
+            assert time.monotonic() < deadline, f"{text!r} did not appear; on the screen: {self.plain!r}"
             if not self._read(0.1) and self.process.poll() is not None and not self._read(0.1):
-                raise AssertionError(f"{text!r} did not come before the end: {self.plain!r}")
-        self.at = found + len(text)
+                raise AssertionError(f"{text!r} did not appear before the end: {self.plain!r}")
+        self.at = position + len(text)
 
     def insist(self, text: str, act: Callable[[], object]) -> None:
-        """Do something until a text comes: a signal between a prompt and the wait for a key waits for that key."""
+        """Repeat an action until a text appears: a signal just before the read waits for the next key."""
         for patience in (4, 8, 16):
             time.sleep(0.1)
             act()
             with suppress(AssertionError):
                 return self.expect(text, patience)
-        raise AssertionError(f"{text!r} did not come; what came: {self.plain!r}")
+        raise AssertionError(f"{text!r} did not appear; on the screen: {self.plain!r}")
 
     def leave(self, seconds: float = 30) -> int:
-        """Read to the end and give back the exit code."""
+        """Read to the end and return the exit code."""
         deadline = time.monotonic() + seconds
         while self.process.poll() is None:
             self._read(0.1)
@@ -100,7 +100,7 @@ class Terminal:
             return False
         try:
             data = os.read(self.master, 65536)
-        except OSError:  # how Linux tells that the other side is closed
+        except OSError:  # Linux: the other side is closed
             return False
         self.output += data.decode("utf-8", "replace")
         return bool(data)
@@ -119,7 +119,7 @@ def terminal(*arguments: str, **env: str) -> Iterator[Terminal]:
 
 
 class Slow(BaseHTTPRequestHandler):
-    """A model that begins to speak and then takes its time."""
+    """A model that begins a reply and then hangs."""
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))
@@ -170,13 +170,13 @@ def test_odd_lines_in_a_pipe(tmp_path: Path) -> None:
         assert f"you: {line.strip()}" in shown
 
 
-def test_text_that_the_output_cannot_write_is_replaced() -> None:
+def test_characters_the_output_cannot_encode_are_replaced() -> None:
     done = piped("hi\n/persona I like 🌊.\n", "generic", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert done.returncode == 0, done.stderr
     assert b"I like ?" in done.stdout
 
 
-def test_options_come_from_a_file_and_from_the_line(tmp_path: Path) -> None:
+def test_options_come_from_a_file_and_the_command_line(tmp_path: Path) -> None:
     config, path = tmp_path / "chat.toml", tmp_path / "chat.jsonl"
     config.write_text(f'bot = "generic?to_statements=aha"\npersona = ["I sail."]\nseed = 5\nsave = "{path}"\n')
     assert b"bot: aha" in piped("hi\n", "--config", str(config)).stdout
@@ -189,27 +189,30 @@ def test_options_come_from_a_file_and_from_the_line(tmp_path: Path) -> None:
     assert [d.personas["bot"].sentences for d in (first, second)] == [("I sail.",), ("I ski.", "I bake.")]
 
 
-def test_called_from_python_it_raises_errors_for_users(tmp_path: Path) -> None:
+def test_called_from_python_it_raises_user_errors(tmp_path: Path) -> None:
+    def call(bot: str | None = None, config: Path | None = None) -> None:
+        chat(bot=bot, persona=None, seed=None, save=None, config=config)
+
     with pytest.raises(UnknownName, match="generik"):
-        chat("generik")
-    with pytest.raises(ConfigError, match="bot"):
-        chat()
+        call("generik")
+    with pytest.raises(ConfigError, match="Missing argument BOT"):
+        call()
     (tmp_path / "a.toml").write_text('bott = "generic"')
     with pytest.raises(ConfigError, match="did you mean 'bot'"):
-        chat(config=tmp_path / "a.toml")
+        call(config=tmp_path / "a.toml")
 
 
-def test_help_tells_of_every_option() -> None:
+def test_help_lists_every_option() -> None:
     done = piped("", "--help", COLUMNS="200", NO_COLOR="1", TERM="dumb")
     shown = done.stdout.decode()
-    for option in ("--persona", "--seed", "--save", "--config", "[BOT]", "one sentence a line"):
+    for option in ("--persona", "--seed", "--save", "--config", "BOT", "one sentence per line"):
         assert option in shown
 
 
 def test_at_a_terminal(tmp_path: Path) -> None:
     path = tmp_path / "chat.jsonl"
     with terminal("generic", "--save", str(path)) as it:
-        it.expect("Ctrl-D leaves.")
+        it.expect("Ctrl-D to leave.")
         it.expect("you: ")
         it.type("How are you?\r")
         it.expect("bot: I don't know.")
@@ -219,7 +222,7 @@ def test_at_a_terminal(tmp_path: Path) -> None:
         it.expect("you: ")
         it.type("half a line")
         it.expect("half a line")
-        it.insist("Ctrl-D or /quit leaves.", lambda: it.type("\x03"))
+        it.insist("Press Ctrl-D or type /quit to leave.", lambda: it.type("\x03"))
         it.expect("you: ")
         it.type("\x1b[A\x1b[A\r")
         it.expect("bot: I don't know.")
@@ -234,20 +237,20 @@ def test_at_a_terminal(tmp_path: Path) -> None:
     assert [t.text for t in saved(path)[0].turns][::2] == ["How are you?", "How are you?", "👋 שלום"]
 
 
-def test_ctrl_c_stops_a_reply_and_what_was_written_stays(slow_endpoint: str, tmp_path: Path) -> None:
+def test_ctrl_c_stops_a_reply_and_keeps_its_text(slow_endpoint: str, tmp_path: Path) -> None:
     path = tmp_path / "chat.jsonl"
     with terminal(slow_endpoint, "--save", str(path)) as it:
         it.expect("you: ")
         it.type("why?\r")
         it.expect("bot: Well, let me think")
         it.type("\x03")
-        it.expect("Stopped. /again")
+        it.expect("Stopped. Type /again")
         it.expect("you: ")
         it.type("/why\r")
         it.expect("cancelled")
         it.expect("you: ")
         it.type("/bot generic\r")
-        it.expect("Now you talk with generic")
+        it.expect("You are now talking to generic")
         it.expect("you: ")
         it.type("/quit\r")
         it.expect("Goodbye.")
@@ -260,13 +263,13 @@ def test_a_bot_that_is_down_does_not_end_the_conversation() -> None:
         it.expect("you: ")
         it.type("hello?\r")
         it.expect("127.0.0.1:1 cannot be reached")
-        it.expect("Start it, or give the right address")
+        it.expect("Start the server, or give its address")
         it.expect("you: ")
         it.type("/quit\r")
         assert it.leave() == 0
 
 
-def test_a_kill_saves_what_was_said(tmp_path: Path) -> None:
+def test_a_killed_chat_is_saved(tmp_path: Path) -> None:
     path = tmp_path / "chat.jsonl"
     for number in (signal.SIGTERM, signal.SIGHUP):
         with terminal("generic", "--save", str(path)) as it:

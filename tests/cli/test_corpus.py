@@ -24,35 +24,35 @@ def damaged(tmp_path: Path) -> Path:
     return file
 
 
-def test_list(tertulia: Tertulia) -> None:
+def test_list_names_all_formats_and_the_sample(tertulia: Tertulia) -> None:
     listed = json.loads(tertulia("corpus", "list", "--json").out)
     formats = {row["name"] for row in listed["formats"]}
     assert {"tertulia", "personachat", "messages", "parquet"} <= formats
     assert "sample" in {row["name"] for row in listed["corpora"]}
-    told = tertulia("corpus", "list").out
-    assert [name for name in formats if name not in told] == []
+    printed = tertulia("corpus", "list").out
+    assert [name for name in formats if name not in printed] == []
 
 
-def test_show_for_people(tertulia: Tertulia, damaged: Path) -> None:
+def test_show_prints_dialogues_as_text(tertulia: Tertulia, damaged: Path) -> None:
     result = tertulia("corpus", "show", damaged)
     assert result.code == 0
     assert "ana: hi [bold]there[/bold]" in result.out
     assert "ben: ho 🙂" in result.out
-    assert "Skipped 2 damaged lines" in result.told
-    assert "line 2" in result.told
+    assert "Skipped 2 damaged lines" in result.stderr
+    assert "line 2" in result.stderr
 
 
-def test_show_as_json(tertulia: Tertulia, damaged: Path) -> None:
+def test_show_prints_dialogues_as_json(tertulia: Tertulia, damaged: Path) -> None:
     assert json.loads(tertulia("corpus", "show", damaged, "--json").out) == [GOOD, GOOD | {"id": "d2"}]
     assert json.loads(tertulia("corpus", "show", damaged, "--json", "--skip", 1, "-n", 1).out) == [GOOD | {"id": "d2"}]
 
 
-def test_show_the_sample(tertulia: Tertulia) -> None:
+def test_show_prints_a_split_of_the_sample(tertulia: Tertulia) -> None:
     shown = json.loads(tertulia("corpus", "show", "sample", "--split", "test", "-n", 2, "--json").out)
     assert [d["id"] for d in shown] == [d.id for d in sample.dialogues("test")[:2]]
     assert tertulia("corpus", "show").code == 0
-    told = tertulia("corpus", "show", "sample", "--split", "test", "-n", 1).out
-    assert sample.dialogues("test")[0].turns[0].text in " ".join(told.split())
+    printed = tertulia("corpus", "show", "sample", "--split", "test", "-n", 1).out
+    assert sample.dialogues("test")[0].turns[0].text in " ".join(printed.split())
 
 
 def test_show_reads_its_options_from_a_file(tertulia: Tertulia, tmp_path: Path) -> None:
@@ -65,28 +65,28 @@ def test_show_reads_its_options_from_a_file(tertulia: Tertulia, tmp_path: Path) 
     config.write_text("limti = 1\n")
     wrong = tertulia("corpus", "show", "--config", config)
     assert wrong.code == 2
-    assert "did you mean 'limit'?" in wrong.told
+    assert "did you mean 'limit'?" in wrong.stderr
 
 
 @pytest.mark.parametrize("command", [("show",), ("stats",), ("convert",)])
-def test_strict_refuses_damaged_lines(tertulia: Tertulia, damaged: Path, tmp_path: Path, command: tuple[str]) -> None:
+def test_strict_rejects_damaged_lines(tertulia: Tertulia, damaged: Path, tmp_path: Path, command: tuple[str]) -> None:
     target = [tmp_path / "out.jsonl"] if command == ("convert",) else []
     result = tertulia("corpus", *command, damaged, *target, "--strict", "--json")
     assert result.code == 1
-    assert "talks.jsonl, line 2: not valid JSON" in result.told
-    assert "without --strict" in result.told
+    assert "talks.jsonl, line 2: not valid JSON" in result.stderr
+    assert "without --strict" in result.stderr
     assert not (tmp_path / "out.jsonl").exists()
 
 
-def test_stats(tertulia: Tertulia, damaged: Path) -> None:
+def test_stats_of_dialogues(tertulia: Tertulia, damaged: Path) -> None:
     result = tertulia("corpus", "stats", damaged, "--json")
-    counted = json.loads(result.out)
-    assert (counted["dialogues"], counted["turns"], counted["damaged_lines"]) == (2, 4, 2)
-    assert counted["words_per_turn"] == 2.5
-    assert "Skipped 2 damaged lines" in result.told
-    told = tertulia("corpus", "stats", damaged).out
-    assert "words per turn" in told
-    assert "2.50" in told
+    figures = json.loads(result.out)
+    assert (figures["dialogues"], figures["turns"], figures["damaged_lines"]) == (2, 4, 2)
+    assert figures["words_per_turn"] == 2.5
+    assert "Skipped 2 damaged lines" in result.stderr
+    printed = tertulia("corpus", "stats", damaged).out
+    assert "words per turn" in printed
+    assert "2.50" in printed
 
 
 def test_stats_of_the_sample(tertulia: Tertulia) -> None:
@@ -97,15 +97,15 @@ def test_stats_of_the_sample(tertulia: Tertulia) -> None:
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".jsonl", ".jsonl.gz"])
-def test_convert_and_back(tertulia: Tertulia, tmp_path: Path, ending: str) -> None:
-    packed, again = tmp_path / f"sample{ending}", tmp_path / "again.jsonl"
-    told = json.loads(tertulia("corpus", "convert", "sample", packed, "--json").out)
-    assert told == {"out": str(packed), "dialogues": len(sample.dialogues()), "damaged_lines": 0}
-    assert tertulia("corpus", "convert", packed, again).code == 0
+def test_converting_back_and_forth_changes_nothing(tertulia: Tertulia, tmp_path: Path, ending: str) -> None:
+    converted, again = tmp_path / f"sample{ending}", tmp_path / "again.jsonl"
+    report = json.loads(tertulia("corpus", "convert", "sample", converted, "--json").out)
+    assert report == {"out": str(converted), "dialogues": len(sample.dialogues()), "damaged_lines": 0}
+    assert tertulia("corpus", "convert", converted, again).code == 0
     assert list(load_dialogues(again)) == sample.dialogues()
 
 
-def test_convert_to_other_formats(tertulia: Tertulia, tmp_path: Path) -> None:
+def test_convert_writes_other_formats(tertulia: Tertulia, tmp_path: Path) -> None:
     for name, field in (("messages", "messages"), ("personachat", "utterances")):
         file = tmp_path / f"{name}.jsonl"
         assert tertulia("corpus", "convert", "sample", file, "--to", name, "--split", "test").code == 0
@@ -115,36 +115,36 @@ def test_convert_to_other_formats(tertulia: Tertulia, tmp_path: Path) -> None:
         assert [t["text"] for t in shown[0]["turns"]] == [t.text for t in sample.dialogues("test")[0].turns]
 
 
-def test_convert_skips_what_is_damaged_and_says_so(tertulia: Tertulia, damaged: Path, tmp_path: Path) -> None:
+def test_convert_skips_damaged_lines_and_reports_them(tertulia: Tertulia, damaged: Path, tmp_path: Path) -> None:
     result = tertulia("corpus", "convert", damaged, tmp_path / "out.parquet")
     assert result.code == 0
-    assert "2 dialogues in" in result.out
-    assert "Skipped 2 damaged lines" in result.told
+    assert "Wrote 2 dialogues to" in result.out
+    assert "Skipped 2 damaged lines" in result.stderr
 
 
 @pytest.mark.parametrize(
-    ("out", "options", "told"),
+    ("out", "options", "error"),
     [
-        ("out.docx", (), "Cannot tell the format"),
+        ("out.docx", (), "Unrecognised file type: out.docx"),
         ("out.jsonl", ("--to", "personchat"), "Did you mean 'personachat'"),
-        ("out.parquet", ("--to", "messages"), "Parquet holds"),
+        ("out.parquet", ("--to", "messages"), "Parquet files contain"),
     ],
 )
-def test_convert_to_what_cannot_be(
-    tertulia: Tertulia, tmp_path: Path, out: str, options: tuple[str, ...], told: str
+def test_convert_to_an_unsuitable_format_is_an_error(
+    tertulia: Tertulia, tmp_path: Path, out: str, options: tuple[str, ...], error: str
 ) -> None:
     result = tertulia("corpus", "convert", "sample", tmp_path / out, *options)
     assert result.code == 2
-    assert told in result.told
+    assert error in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_dialogues_that_do_not_fit_a_format(tertulia: Tertulia, tmp_path: Path) -> None:
+def test_dialogues_that_a_format_cannot_represent_are_an_error(tertulia: Tertulia, tmp_path: Path) -> None:
     file = tmp_path / "talks.jsonl"
     file.write_text(json.dumps({"id": "d", "turns": [{"speaker": "a", "text": "x"}] * 2}) + "\n")
     result = tertulia("corpus", "convert", file, tmp_path / "out.jsonl", "--to", "personachat")
     assert result.code == 1
-    assert "alternate" in result.told
+    assert "alternate" in result.stderr
     assert not (tmp_path / "out.jsonl").exists()
 
 
@@ -152,9 +152,9 @@ def test_dialogues_that_do_not_fit_a_format(tertulia: Tertulia, tmp_path: Path) 
 @pytest.mark.parametrize(
     "content",
     [b"", b"hello\n", b"\x00\x01\x02", gzip.compress(b"x")[:-4], b'{"id": "\\ud800", "turns": []}\n', b"[" * 50_000],
-    ids=["empty", "words", "bytes", "half a gz", "half a character", "deep"],
+    ids=["empty", "words", "bytes", "truncated gz", "lone surrogate", "deep"],
 )
-def test_files_of_rubbish_are_refused_without_a_traceback(
+def test_invalid_files_are_rejected_without_a_traceback(
     tertulia: Tertulia, tmp_path: Path, command: str, content: bytes
 ) -> None:
     for ending in (".jsonl", ".jsonl.gz", ".parquet"):
@@ -165,20 +165,20 @@ def test_files_of_rubbish_are_refused_without_a_traceback(
         if result.code:
             assert result.err.startswith("Error: ")
         else:
-            assert "Skipped 1 damaged lines" in result.told
+            assert "Skipped 1 damaged lines" in result.stderr
 
 
-def test_half_a_character_is_shown_to_nobody(process: Tertulia, tmp_path: Path) -> None:
-    """It could not even be printed."""
+def test_lone_surrogates_are_damage_and_not_printed(process: Tertulia, tmp_path: Path) -> None:
+    """Standard output could not encode them."""
     file = tmp_path / "x.jsonl"
     file.write_text('{"id": "d", "turns": [{"speaker": "a", "text": "\\ud83d"}]}\n' + json.dumps(GOOD) + "\n")
     result = process("corpus", "show", file)
     assert result.code == 0
     assert "ana: hi" in result.out
-    assert "Skipped 1 damaged lines" in result.told
+    assert "Skipped 1 damaged lines" in result.stderr
 
 
-def test_mine_the_sample(tertulia: Tertulia, tmp_path: Path) -> None:
+def test_mine_writes_the_funnel_and_the_pairs_of_the_sample(tertulia: Tertulia, tmp_path: Path) -> None:
     out, config = tmp_path / "mined", tmp_path / "mine.toml"
     config.write_text("dialogues = true\nmax_repeats = 3\n")
     funnel = json.loads(tertulia("corpus", "mine", "--out", out, "--json", "--max-repeats", 10, "--config", config).out)
@@ -188,23 +188,96 @@ def test_mine_the_sample(tertulia: Tertulia, tmp_path: Path) -> None:
     assert json.loads(tertulia("corpus", "stats", out / "pairs.parquet", "--json").out)["dialogues"] == funnel["pairs"]
 
 
-def test_mine_for_people_with_options_and_damage(tertulia: Tertulia, tmp_path: Path) -> None:
+def test_mine_takes_options_and_reports_damaged_lines(tertulia: Tertulia, tmp_path: Path) -> None:
     file = tmp_path / "forum.jsonl"
     lines = [json.dumps(message_to_json(m)) for m in sample.messages()[:300]]
     file.write_text("\n".join([*lines, "oops"]) + "\n", encoding="utf-8")
     plain = tertulia("corpus", "mine", file, "--out", tmp_path / "a", "--vocabulary", 500)
     assert plain.code == 0
     assert "messages" in plain.out
-    assert "Skipped 1 damaged lines" in plain.told
+    assert "Skipped 1 damaged lines" in plain.stderr
     short = json.loads(
         tertulia(
             "corpus", "mine", file, "--out", tmp_path / "b", "--vocabulary", 500, "--max-subwords", 5, "--json"
         ).out
     )
     assert short["removed"]["length"] > 100
-    refused = tertulia("corpus", "mine", file, "--out", tmp_path / "c", "--strict")
-    assert refused.code == 1
-    assert "line 301" in refused.told
+    rejected = tertulia("corpus", "mine", file, "--out", tmp_path / "c", "--strict")
+    assert rejected.code == 1
+    assert "line 301" in rejected.stderr
     wrong = tertulia("corpus", "mine", file, "--out", tmp_path / "c", "--min-letters", 7)
     assert wrong.code == 2
-    assert "min_letters" in wrong.told
+    assert "--min-letters" in wrong.stderr
+
+
+MESSAGES = [
+    {"number": "a", "by": "ana", "body": "good morning everybody"},
+    {"number": "b", "by": "ben", "body": "good morning to you too", "re": "a"},
+]
+
+
+def test_mine_maps_field_names(tertulia: Tertulia, tmp_path: Path) -> None:
+    file = tmp_path / "forum.jsonl"
+    file.write_text("".join(json.dumps(message) + "\n" for message in MESSAGES))
+    names = ("id=number", "author=by", "text=body", "parent=re")
+    options = [option for name in names for option in ("--field", name)]
+    mine = ("corpus", "mine", file, "--vocabulary", 300, "--json", "--out")
+    assert json.loads(tertulia(*mine, tmp_path / "out", *options).out)["pairs"] == 1
+    wrong = tertulia(*mine, tmp_path / "wrong", "--field", "text")
+    assert (wrong.code, "--field: must be KEY=VALUE, got 'text'" in wrong.stderr) == (2, True)
+    unknown = tertulia(*mine, tmp_path / "unknown", "--field", "words=body")
+    assert (unknown.code, "Messages have no field 'words'" in unknown.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (("--threads", "rules", "--min-letters", 0.5), "--min-letters cannot be used with --threads"),
+        (("--threads", "rules", "--field", "text=body"), "--field cannot be used with --threads"),
+        (("--model", "folder"), "--model requires --threads"),
+        (("a.txt", "b.txt", "--threads", "rules"), "--threads takes one log or one folder of logs"),
+    ],
+)
+def test_mine_rejects_options_of_the_other_kind_of_source(
+    tertulia: Tertulia, tmp_path: Path, options: tuple[object, ...], error: str
+) -> None:
+    result = tertulia("corpus", "mine", *options, "--out", tmp_path / "out")
+    assert (result.code, error in result.stderr) == (2, True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_mine_extracts_dialogues_from_chat_logs(tertulia: Tertulia, tmp_path: Path) -> None:
+    report = json.loads(tertulia("corpus", "mine", "sample", "--threads", "rules", "--out", tmp_path, "--json").out)
+    assert report["dialogues"] > 10
+    assert len(list(load_dialogues(tmp_path / "dialogues.parquet"))) == report["dialogues"]
+    assert (tmp_path / "turns.svg").is_file()
+
+
+def test_erase_removes_an_author_and_verifies_it(tertulia: Tertulia, tmp_path: Path) -> None:
+    tertulia("corpus", "mine", "--out", tmp_path / "mined")
+    author, other = sample.messages()[1].author, sample.messages()[2].id
+    report = json.loads(
+        tertulia("corpus", "erase", tmp_path / "mined", "--author", author, "--id", other, "--json").out
+    )
+    assert report["messages"] > 0
+    assert (report["verification"]["clean"], report["verification"]["traces"]) == (True, [])
+    nobody = tertulia("corpus", "erase", tmp_path / "mined")
+    assert (nobody.code, "Nothing to erase" in nobody.stderr) == (2, True)
+
+
+def test_split_takes_its_three_shares_together(tertulia: Tertulia, tmp_path: Path) -> None:
+    report = json.loads(tertulia("corpus", "split", "--out", tmp_path, "--shares", 0.5, 0.3, 0.2, "--json").out)
+    total = len(sample.dialogues())
+    goal = {"train": 0.5 * total, "valid": 0.3 * total, "test": 0.2 * total}
+    assert report["dialogues"] == pytest.approx(goal, abs=1)
+    assert len(list(load_dialogues(tmp_path / "valid.jsonl"))) == report["dialogues"]["valid"]
+
+
+@pytest.mark.parametrize("name", ["set.jsonl", "set.csv"])
+def test_testset_takes_its_version_as_a_number(tertulia: Tertulia, tmp_path: Path, name: str) -> None:
+    out = tmp_path / name
+    options = ("--version", 2, "--distractors", 3, "--out", out, "--json")
+    report = json.loads(tertulia("corpus", "testset", "sample", "--split", "test", *options).out)
+    assert report["items"] == len(sample.dialogues("test"))
+    assert len(out.read_text(encoding="utf-8").splitlines()) >= report["items"]
+    assert tertulia("corpus", "testset", "--version", 3, "--out", out).code == 2

@@ -8,7 +8,8 @@ import pytest
 
 from tertulia.core.config import resolve
 from tertulia.corpus.load import load_dialogues
-from tertulia.judge.demo import DemoConfig
+from tertulia.judge.runs import load_run
+from tertulia.lab.demo import DemoConfig
 from tertulia.talk.spec import make_bot
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("smollm2")]
@@ -31,14 +32,14 @@ def test_the_demo_end_to_end(process: Tertulia, tmp_path: Path) -> None:
     result = process("demo", "--no-serve", "--json", "--conversations", 1, "--turns", 3, "--seed", 1)
     assert result.code == 0, result.err
     figures = json.loads(result.out)
-    tfidf, generic = figures["ranking"]
-    assert tfidf["hits@1"]["low"] > figures["chance"]
-    assert generic["hits@1"]["value"] < tfidf["hits@1"]["value"]
+    tfidf, generic = (figure for figure in figures["ranking"] if figure["metric"] == "hits@1")
+    assert tfidf["low"] > figures["chance"]
+    assert generic["value"] < tfidf["value"]
     assert figures["messages"] > figures["pairs"] > 0
 
     out = tmp_path / "tertulia-demo"
     assert resolve(DemoConfig, out / "config.toml") == DemoConfig(serve=False, conversations=1, turns=3, seed=1)
-    assert [r["bot"] for r in json.loads((out / "ranking.json").read_text())] == [tfidf["bot"], generic["bot"]]
+    assert [s.name for s in load_run(out / "ranking").subjects] == [tfidf["subject"], generic["subject"]]
     (talk,) = load_dialogues(out / "selfplay.jsonl")
     assert len(talk.turns) == 3
     assert make_bot(str(out / "tfidf")).spec == f"tfidf:{out / 'tfidf'}"

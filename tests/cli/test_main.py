@@ -12,13 +12,14 @@ Tertulia = Callable[..., Any]
 
 
 def test_help_names_every_command(tertulia: Tertulia) -> None:
-    told = tertulia("--help")
-    assert told.code == 0
-    assert [name for name in COMMANDS if name not in told.out] == []
-    assert tertulia("-h").out == told.out
+    result = tertulia("--help")
+    assert result.code == 0
+    assert "A lab for open-domain dialogue" in result.out
+    assert [name for name in COMMANDS if name not in result.out] == []
+    assert tertulia("-h").out == result.out
 
 
-def test_without_a_command_there_is_help(tertulia: Tertulia) -> None:
+def test_without_a_command_help_is_shown(tertulia: Tertulia) -> None:
     assert "Usage: tertulia" in (tertulia().out + tertulia().err)
 
 
@@ -28,10 +29,20 @@ def test_version(tertulia: Tertulia) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help(tertulia: Tertulia, command: str) -> None:
-    told = tertulia(command, "--help")
-    assert told.code == 0
-    assert f"Usage: tertulia {command}" in told.out
-    assert "--" in told.out
+    result = tertulia(command, "--help")
+    assert result.code == 0
+    assert f"Usage: tertulia {command}" in result.out
+    assert "--" in result.out
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS, "corpus mine", "judge rank", "judge perplexity"])
+def test_help_fits_80_columns_and_shows_no_python_types(
+    tertulia: Tertulia, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = tertulia(*command.split(), "--help").out
+    assert max(map(len, text.splitlines())) <= 80
+    assert [odd for odd in ("list[", "tuple[", "<bool>", "...]...", "[[") if odd in text] == []
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -45,7 +56,7 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stdout.splitlines()[-1] == "HEAVY []"
 
 
-WRONG_WORDS = {
+TYPOS = {
     "corpsu": "Did you mean 'corpus'",
     "corpus shwo": "Did you mean 'show'",
     "corpus show --limti 3": "--limit",
@@ -58,19 +69,19 @@ WRONG_WORDS = {
 }
 
 
-@pytest.mark.parametrize("words", WRONG_WORDS)
-def test_wrong_words_exit_with_2_and_name_the_near_ones(tertulia: Tertulia, words: str) -> None:
+@pytest.mark.parametrize("words", TYPOS)
+def test_typos_exit_with_2_and_suggest_the_right_name(tertulia: Tertulia, words: str) -> None:
     result = tertulia(*words.split())
     assert result.code == 2
-    assert WRONG_WORDS[words] in result.told
+    assert TYPOS[words] in result.stderr
     assert result.out == ""
 
 
 @pytest.mark.parametrize("words", ["corpsu", "corpus show --limti 3", "selfplay tfdif"])
-def test_so_does_the_process(process: Tertulia, words: str) -> None:
+def test_typos_exit_with_2_as_a_process(process: Tertulia, words: str) -> None:
     result = process(*words.split())
     assert result.code == 2
-    assert WRONG_WORDS[words] in result.told
+    assert TYPOS[words] in result.stderr
     assert result.out == ""
 
 
@@ -102,21 +113,29 @@ def test_wrong_values_exit_with_2(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_error_says_what_to_do_next(tertulia: Tertulia) -> None:
+def test_an_error_has_a_hint(tertulia: Tertulia) -> None:
     result = tertulia("corpus", "show", "no/such/corpus")
     assert result.code == 1
-    assert result.err.startswith("Error: There is no no/such/corpus.\n")
+    assert result.err.startswith("Error: File not found: no/such/corpus\n")
     assert "sample" in result.err.splitlines()[1]
 
 
-def test_a_reader_that_goes_away_is_no_error() -> None:
-    """`tertulia ... | head`: the pipe closes while there is more to say."""
+def test_a_path_that_cannot_be_written_is_an_error(tertulia: Tertulia, tmp_path: Any) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    result = tertulia("demo", "--no-serve", "--out", file)
+    assert result.code == 1
+    assert result.err == f"Error: {file}: File exists.\nCheck the path, or choose another.\n"
+
+
+def test_a_closed_pipe_is_not_an_error() -> None:
+    """`tertulia ... | head`: the pipe closes while there is more output."""
     command = [sys.executable, "-m", "tertulia", "corpus", "show", "sample", "--part", "dialogues", "-n", "360"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         assert child.stderr is not None
         child.stdout.readline()
         child.stdout.close()
-        told = child.stderr.read()
-    assert "Traceback" not in told
-    assert "Error" not in told
+        stderr = child.stderr.read()
+    assert "Traceback" not in stderr
+    assert "Error" not in stderr

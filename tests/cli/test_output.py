@@ -1,4 +1,4 @@
-"""Bars where there is no terminal: a line now and then, and one at the end of each step."""
+"""Progress bars without a terminal: a line from time to time, and one at the end of each step."""
 
 import io
 
@@ -10,42 +10,44 @@ from tertulia.cli.output import Bars
 
 
 @pytest.fixture
-def written(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    found = io.StringIO()
-    monkeypatch.setattr(output, "err", Console(file=found, force_terminal=False, highlight=False, width=40))
-    return found
+def stderr(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    stream = io.StringIO()
+    monkeypatch.setattr(output, "err", Console(file=stream, force_terminal=False, highlight=False, width=40))
+    return stream
 
 
-def test_a_long_step_says_now_and_then_how_far_it_is(written: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_step_prints_its_progress_from_time_to_time(
+    stderr: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Bars, "LINE_SECONDS", 0.0)
     with Bars() as bars:
         bars.step("Training", total=4)
         bars.note("2,310 tokens/s, loss 3.212, perplexity 44.1")
         bars.advance()
         bars.advance()
-    first, second, last = written.getvalue().splitlines()
+    first, second, last = stderr.getvalue().splitlines()
     assert first == "Training 1/4, 2,310 tokens/s, loss 3.212, perplexity 44.1"
     assert second.startswith("Training 2/4, 0 s left, 2,310 tokens/s")
     assert last.startswith("Training: 2,310 tokens/s, loss 3.212, perplexity 44.1 (")
 
 
-def test_a_short_step_says_only_that_it_is_done(written: io.StringIO) -> None:
+def test_a_short_step_prints_one_line(stderr: io.StringIO) -> None:
     with Bars() as bars:
         bars.step("Reading")
         bars.advance()
-    assert [line.partition(" (")[0] for line in written.getvalue().splitlines()] == ["Reading"]
+    assert [line.partition(" (")[0] for line in stderr.getvalue().splitlines()] == ["Reading"]
 
 
-def test_a_terminal_shows_what_is_left_and_what_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = io.StringIO()
-    monkeypatch.setattr(output, "err", Console(file=found, force_terminal=True, width=160, color_system=None))
+def test_a_terminal_shows_the_remaining_time_and_the_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(output, "err", Console(file=stream, force_terminal=True, width=160, color_system=None))
     with Bars() as bars:
         bars.step("Training", total=3)
         bars.advance()
         bars.advance()
         bars.note("loss 3.2")
         bars._progress.refresh()
-        shown = found.getvalue()
+        shown = stream.getvalue()
     assert "2/3" in shown
     assert "s left" in shown
     assert "loss 3.2" in shown

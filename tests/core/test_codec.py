@@ -39,7 +39,7 @@ def test_exchanges_round_trip(exchange: Exchange) -> None:
     assert there_and_back(codec.exchange_to_json, codec.exchange_from_json, exchange) == exchange
 
 
-def test_what_is_empty_is_not_written_but_what_was_said_is() -> None:
+def test_empty_fields_are_omitted_but_empty_texts_are_kept() -> None:
     assert codec.dialogue_to_json(Dialogue("d", (Turn("", ""),))) == {"id": "d", "turns": [{"speaker": "", "text": ""}]}
     assert codec.message_to_json(Message("1", "ana", "")) == {"id": "1", "author": "ana", "text": ""}
     assert codec.evidence_to_json(Evidence("x")) == {"text": "x", "id": ""}
@@ -50,7 +50,7 @@ def test_what_is_empty_is_not_written_but_what_was_said_is() -> None:
     }
 
 
-def test_lines_are_compact_and_keep_their_letters() -> None:
+def test_lines_are_compact_and_not_escaped_to_ascii() -> None:
     assert dump_line({"text": "añ🙂", "n": [1, 2]}) == '{"text":"añ🙂","n":[1,2]}'
 
 
@@ -69,37 +69,37 @@ DAMAGED = {
     "persona is text": ('{"id":"d","turns":[],"personas":{"a":"I sail."}}', "a persona must be an object"),
     "meta is a list": ('{"id":"d","turns":[],"meta":[1]}', "'meta' must be an object"),
     "source holds a number": ('{"id":"d","turns":[{"speaker":"a","text":"b","source":[1]}]}', "'source' must be text"),
-    "half a pair": ('{"id":"\\ud83d","turns":[]}', "half a character"),
-    "half a pair in meta": ('{"id":"d","turns":[],"meta":{"x":["\\uDE00"]}}', "half a character"),
-    "not UTF-8": (b'{"id":"caf\xe9","turns":[]}', "half a character"),
+    "half a pair": ('{"id":"\\ud83d","turns":[]}', "not valid UTF-8, or a lone surrogate"),
+    "half a pair in meta": ('{"id":"d","turns":[],"meta":{"x":["\\uDE00"]}}', "not valid UTF-8, or a lone surrogate"),
+    "not UTF-8": (b'{"id":"caf\xe9","turns":[]}', "not valid UTF-8, or a lone surrogate"),
     "too deep": ("[" * 100_000, "recursion"),
 }
 
 
 @pytest.mark.parametrize(("line", "why"), DAMAGED.values(), ids=DAMAGED)
-def test_damaged_lines_are_refused_with_their_place(line: str | bytes, why: str) -> None:
+def test_damaged_lines_raise_with_their_number(line: str | bytes, why: str) -> None:
     with pytest.raises(DamagedLine, match="strict") as caught:
-        list(read_lines([GOOD, "\n", line, GOOD], codec.dialogue_from_json, source="talks.jsonl"))
+        list(read_lines([GOOD, "\n", line, GOOD], codec.dialogue_from_json, source="dialogues.jsonl"))
     assert caught.value.line == 3
-    assert caught.value.message.startswith("talks.jsonl, line 3: ")
+    assert caught.value.message.startswith("dialogues.jsonl, line 3: ")
     assert why in caught.value.message
 
 
 @pytest.mark.parametrize("line", [line for line, _ in DAMAGED.values()], ids=DAMAGED)
-def test_damaged_lines_are_counted_where_asked_for(line: str | bytes) -> None:
+def test_damaged_lines_are_counted_if_requested(line: str | bytes) -> None:
     problems = Problems()
-    found = list(read_lines([GOOD, line, GOOD], codec.dialogue_from_json, source="x", problems=problems))
-    assert [d.id for d in found] == ["d", "d"]
+    dialogues = list(read_lines([GOOD, line, GOOD], codec.dialogue_from_json, source="x", problems=problems))
+    assert [d.id for d in dialogues] == ["d", "d"]
     assert problems.count == 1
     assert problems.examples[0].startswith("x, line 2: ")
 
 
-def test_a_whole_pair_of_surrogates_is_a_character() -> None:
-    (found,) = read_lines(['{"id":"\\ud83d\\ude00","turns":[]}'], codec.dialogue_from_json)
-    assert found.id == "😀"
+def test_a_complete_surrogate_pair_is_a_character() -> None:
+    (dialogue,) = read_lines(['{"id":"\\ud83d\\ude00","turns":[]}'], codec.dialogue_from_json)
+    assert dialogue.id == "😀"
 
 
-def test_only_the_first_few_problems_are_kept_in_words() -> None:
+def test_only_the_first_few_problems_are_described() -> None:
     problems = Problems()
     assert list(read_lines(["?"] * 12 + [GOOD], codec.dialogue_from_json, problems=problems)) != []
     assert problems.count == 12
@@ -108,8 +108,8 @@ def test_only_the_first_few_problems_are_kept_in_words() -> None:
 
 def test_blank_lines_count_as_lines_but_not_as_problems() -> None:
     problems = Problems()
-    (found,) = read_lines(["", "  \n", GOOD, "{"], codec.dialogue_from_json, problems=problems)
-    assert found.id == "d"
+    (dialogue,) = read_lines(["", "  \n", GOOD, "{"], codec.dialogue_from_json, problems=problems)
+    assert dialogue.id == "d"
     assert problems.count == 1
     assert "line 4" in problems.examples[0]
 
@@ -120,13 +120,13 @@ def test_times_are_numbers(time: str) -> None:
         list(read_lines([f'{{"id":"1","author":"a","text":"t","time":{time}}}'], codec.message_from_json))
 
 
-def test_whole_seconds_become_floats() -> None:
+def test_integer_seconds_become_floats() -> None:
     message = codec.message_from_json({"id": "1", "author": "a", "text": "t", "time": 12})
     assert message.time == 12.0
     assert isinstance(message.time, float)
 
 
-def test_nulls_mean_nothing_said() -> None:
+def test_null_means_the_default() -> None:
     value = {"id": "1", "author": "a", "text": "t", "parent": None, "thread": None, "time": None, "meta": None}
     assert codec.message_from_json(value) == Message("1", "a", "t")
     value = {"id": "e", "context": [], "response": {"speaker": "b", "text": "x"}, "persona": None, "label": None}
@@ -148,8 +148,8 @@ def test_nulls_mean_nothing_said() -> None:
         ),
     )
 )
-def test_any_json_is_read_or_counted_never_anything_else(value: Any) -> None:
+def test_any_json_is_either_decoded_or_counted(value: Any) -> None:
     for decode in (codec.dialogue_from_json, codec.message_from_json, codec.exchange_from_json):
         problems = Problems()
-        found = list(read_lines([json.dumps(value)], decode, problems=problems))
-        assert len(found) + problems.count == 1
+        values = list(read_lines([json.dumps(value)], decode, problems=problems))
+        assert len(values) + problems.count == 1

@@ -14,7 +14,7 @@ from tertulia.core.errors import (
 )
 
 
-def test_an_error_says_what_was_wrong_and_what_to_do() -> None:
+def test_an_error_has_a_message_and_a_hint() -> None:
     assert str(TertuliaError("It broke.", hint="Mend it.")) == "It broke.\nMend it."
     assert str(TertuliaError("It broke.")) == "It broke."
 
@@ -32,11 +32,11 @@ def test_an_error_says_what_was_wrong_and_what_to_do() -> None:
         (PortTaken("localhost", 80), 1),
     ],
 )
-def test_wrong_calls_exit_with_2_and_the_world_with_1(error: TertuliaError, code: int) -> None:
+def test_usage_errors_exit_with_2_and_others_with_1(error: TertuliaError, code: int) -> None:
     assert error.exit_code == code
 
 
-def test_unknown_names_suggest_the_near_ones_else_tell_all() -> None:
+def test_unknown_names_suggest_similar_names_or_list_all() -> None:
     near = UnknownName("bot", "tfdif", ["hf", "tfidf"])
     assert near.message == "There is no bot called 'tfdif'."
     assert near.hint == "Did you mean 'tfidf'?"
@@ -44,7 +44,7 @@ def test_unknown_names_suggest_the_near_ones_else_tell_all() -> None:
     assert UnknownName("bot", "zzzz", []).hint == ""
 
 
-def test_close_names_do_not_mind_the_case_and_come_nearest_first() -> None:
+def test_close_names_ignore_case_and_come_closest_first() -> None:
     assert close_names("GENERIC", ["generic", "human"]) == ["generic"]
     assert close_names("hits@3", ["mrr", "hits@1", "hits@10"])[0] == "hits@1"
     assert (
@@ -52,6 +52,14 @@ def test_close_names_do_not_mind_the_case_and_come_nearest_first() -> None:
         == close_names("hits@3", ["hits@1", "hits@2", "hits@5", "hits@8"])[:2]
     )
     assert close_names("x", []) == []
+
+
+def test_only_close_names_are_suggested() -> None:
+    bots = ["generic", "hf", "human", "openai", "smollm2", "tfidf", "transformer"]
+    assert close_names("smolm2", bots) == ["smollm2"]
+    assert close_names("humann", bots) == ["human"]
+    assert close_names("nope", bots) == []
+    assert close_names("gpt", bots) == []
 
 
 def test_a_taken_port_suggests_another() -> None:

@@ -1,4 +1,4 @@
-"""How long the rest will take, by a clock that does what it is told."""
+"""The remaining time, measured with a clock that the test sets."""
 
 import pytest
 
@@ -13,7 +13,7 @@ class Clock:
         return self.now
 
 
-def test_nothing_can_be_told_before_something_is_done() -> None:
+def test_the_remaining_time_is_unknown_before_any_progress() -> None:
     clock = Clock()
     pace = Pace(10, clock=clock)
     assert pace.left() is None
@@ -25,7 +25,7 @@ def test_nothing_can_be_told_before_something_is_done() -> None:
     assert Pace(None, clock=clock).left() is None
 
 
-def test_what_was_there_at_the_start_says_nothing_about_the_pace() -> None:
+def test_the_first_advance_does_not_count_for_the_pace() -> None:
     clock = Clock()
     pace = Pace(1000, clock=clock)
     pace.advance(900)
@@ -44,7 +44,7 @@ def test_the_pace_is_that_of_the_last_minutes() -> None:
     assert pace.left() == pytest.approx((10_000 - 1100) * 1.0, rel=0.01)
 
 
-def test_more_than_expected_leaves_nothing() -> None:
+def test_more_progress_than_expected_leaves_no_time() -> None:
     clock = Clock()
     pace = Pace(2, clock=clock)
     for _ in range(4):

@@ -12,7 +12,7 @@ anything = st.text(alphabet=st.one_of(st.characters(exclude_categories=()), st.s
 
 @quick
 @given(anything)
-def test_clean_is_idempotent_and_leaves_only_what_may_be_stored(text: str) -> None:
+def test_clean_is_idempotent_and_leaves_only_storable_characters(text: str) -> None:
     once = clean(text)
     assert clean(once) == once
     assert unicodedata.is_normalized("NFC", once)
@@ -34,13 +34,13 @@ def test_clean_is_idempotent_and_leaves_only_what_may_be_stored(text: str) -> No
         ("👩‍👩‍👧", "👩‍👩‍👧"),
     ],
 )
-def test_clean(text: str, cleaned: str) -> None:
+def test_clean_removes_what_cannot_be_shown(text: str, cleaned: str) -> None:
     assert clean(text) == cleaned
 
 
 @quick
 @given(anything)
-def test_squash_leaves_single_blanks(text: str) -> None:
+def test_squash_leaves_single_spaces(text: str) -> None:
     squashed = squash(text)
     assert squashed.split() == text.split()
     assert squashed == " ".join(squashed.split(" "))
@@ -50,7 +50,7 @@ def test_squash_leaves_single_blanks(text: str) -> None:
 
 @quick
 @given(anything)
-def test_words_have_letters_and_never_blanks(text: str) -> None:
+def test_words_have_letters_and_no_white_space(text: str) -> None:
     for word in words(text):
         assert not any(c.isspace() for c in word)
         assert word[0].isalnum()
@@ -67,19 +67,19 @@ def test_every_letter_and_digit_is_in_a_word(text: str) -> None:
 
 @quick
 @given(anything)
-def test_tokens_keep_every_character_but_blanks(text: str) -> None:
+def test_tokens_keep_every_character_but_white_space(text: str) -> None:
     text = text.lower().replace("’", "'")
     assert "".join(tokens(text)) == "".join(text.split())
 
 
 @quick
 @given(anything)
-def test_words_are_the_tokens_that_are_not_marks(text: str) -> None:
+def test_words_are_the_tokens_that_are_not_punctuation(text: str) -> None:
     assert words(text) == [t for t in tokens(text) if t[0].isalnum()]
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("", []),
         ("... !? 🙂", []),
@@ -100,13 +100,13 @@ def test_words_are_the_tokens_that_are_not_marks(text: str) -> None:
         ("สวัสดี", ["สวัสดี"]),
     ],
 )
-def test_words(text: str, found: list[str]) -> None:
-    assert words(text) == found
+def test_words_in_many_scripts(text: str, expected: list[str]) -> None:
+    assert words(text) == expected
 
 
 @quick
 @given(anything)
-def test_sentences_lose_no_character_but_blanks(text: str) -> None:
+def test_sentences_lose_only_white_space(text: str) -> None:
     assert "".join("".join(s.split()) for s in sentences(text)) == "".join(text.split())
 
 
@@ -119,7 +119,7 @@ def test_sentences_are_squashed_and_never_empty(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("", []),
         ("  \n ", []),
@@ -140,19 +140,19 @@ def test_sentences_are_squashed_and_never_empty(text: str) -> None:
         ("Hi 🙂. Bye 👋🏽!", ["Hi 🙂.", "Bye 👋🏽!"]),
     ],
 )
-def test_sentences(text: str, found: list[str]) -> None:
-    assert sentences(text) == found
+def test_sentence_boundaries(text: str, expected: list[str]) -> None:
+    assert sentences(text) == expected
 
 
 @quick
 @given(st.lists(st.integers(0, 3), max_size=8), st.integers(1, 10))
-def test_ngrams_are_all_runs_of_neighbours(items: list[int], n: int) -> None:
+def test_ngrams_are_all_runs_of_adjacent_items(items: list[int], n: int) -> None:
     runs = list(ngrams(items, n))
     assert len(runs) == max(0, len(items) - n + 1)
     assert all(list(run) == items[i : i + n] for i, run in enumerate(runs))
 
 
-def test_ngrams_of_nothing_raise() -> None:
+def test_ngrams_of_length_zero_raise() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         ngrams([1, 2], 0)
 
@@ -175,7 +175,7 @@ def test_ngrams_of_nothing_raise() -> None:
         "you ok? 🙂?",
     ],
 )
-def test_questions(text: str) -> None:
+def test_questions_are_recognised(text: str) -> None:
     assert is_question(text)
 
 
@@ -192,5 +192,5 @@ def test_questions(text: str) -> None:
         "\0",
     ],
 )
-def test_statements(text: str) -> None:
+def test_statements_are_not_questions(text: str) -> None:
     assert not is_question(text)

@@ -31,7 +31,7 @@ def lines(path: Path, *records: object) -> Path:
         (MESSAGES, "messages", ("user", "assistant")),
     ],
 )
-def test_formats_are_recognised_by_their_first_record(
+def test_formats_are_detected_from_the_first_record(
     tmp_path: Path, record: object, name: str, speakers: tuple[str, ...]
 ) -> None:
     file = lines(tmp_path / "x.jsonl", "", "not json", [1, 2], {"other": 1}, record)
@@ -43,7 +43,7 @@ def test_formats_are_recognised_by_their_first_record(
     assert problems.count == 3
 
 
-def test_a_named_format_is_not_guessed(tmp_path: Path) -> None:
+def test_a_given_format_is_not_detected(tmp_path: Path) -> None:
     file = lines(tmp_path / "x.jsonl", NATIVE)
     with pytest.raises(DamagedLine, match="'messages' is missing"):
         list(load_dialogues(file, format="messages"))
@@ -51,15 +51,25 @@ def test_a_named_format_is_not_guessed(tmp_path: Path) -> None:
         list(load_dialogues(file, format="persona-chat"))
 
 
-@pytest.mark.parametrize("content", ["", "\n\n", "hello\n", '{"x": 1}\n', "[" * 100_000 + "\n"])
-def test_unknown_formats_are_refused(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize("content", ["hello\n", '{"x": 1}\n', "[" * 100_000 + "\n"])
+def test_unrecognised_formats_are_rejected(tmp_path: Path, content: str) -> None:
     file = tmp_path / "x.jsonl"
     file.write_text(content)
-    with pytest.raises(DataError, match=r"in no format we know\.\nKnown: .*messages.*personachat.*tertulia"):
+    with pytest.raises(
+        DataError, match=r"Unrecognised format: .*x\.jsonl\n.*--format: .*messages.*personachat.*tertulia"
+    ):
         list(load_dialogues(file))
 
 
-def test_damaged_lines_are_refused_or_counted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", ["", "\n\n"])
+def test_an_empty_file_is_an_error(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "x.jsonl"
+    file.write_text(content)
+    with pytest.raises(DataError, match=r"x\.jsonl is empty"):
+        list(load_dialogues(file))
+
+
+def test_damaged_lines_raise_or_are_counted(tmp_path: Path) -> None:
     file = lines(tmp_path / "x.jsonl", NATIVE, "{oops", NATIVE, {"id": "d"})
     with pytest.raises(DamagedLine, match="line 2"):
         list(load_dialogues(file))
@@ -69,25 +79,25 @@ def test_damaged_lines_are_refused_or_counted(tmp_path: Path) -> None:
     assert [f"line {n}:" in example for n, example in zip((2, 4), problems.examples, strict=True)] == [True, True]
 
 
-def test_bytes_that_are_not_utf8_spoil_their_line_alone(tmp_path: Path) -> None:
+def test_invalid_utf8_damages_only_its_own_line(tmp_path: Path) -> None:
     file = tmp_path / "x.jsonl"
     good = json.dumps(NATIVE).encode()
     file.write_bytes(b"\n".join([good, good.replace(b"hello", b"caf\xe9"), good]))
     problems = Problems()
     assert [d.turns[1].text for d in load_dialogues(file, problems=problems)] == ["hello", "hello"]
     assert problems.count == 1
-    assert "line 2: half a character" in problems.examples[0]
+    assert "not valid UTF-8" in problems.examples[0]
     with pytest.raises(DamagedLine, match="line 2"):
         list(load_dialogues(file))
 
 
-def test_a_byte_order_mark_is_no_damage(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_accepted(tmp_path: Path) -> None:
     file = tmp_path / "x.jsonl"
     file.write_text(json.dumps(NATIVE), encoding="utf-8-sig")
     assert [d.id for d in load_dialogues(file)] == ["d"]
 
 
-def test_packed_files(tmp_path: Path) -> None:
+def test_compressed_files(tmp_path: Path) -> None:
     file = tmp_path / "x.jsonl.gz"
     file.write_bytes(gzip.compress(json.dumps(NATIVE).encode()))
     assert [d.id for d in load_dialogues(file)] == ["d"]
@@ -98,14 +108,16 @@ def big_gz() -> bytes:
     return gzip.compress("\n".join(rows).encode())
 
 
-@pytest.mark.parametrize("what", ["cut short", "broken inside", "not gzip", "empty"])
-def test_damaged_packed_files_are_refused(tmp_path: Path, what: str) -> None:
-    whole = big_gz()
-    broken = bytearray(whole)
-    broken[len(whole) // 2 : len(whole) // 2 + 50] = b"\xff" * 50
+@pytest.mark.parametrize("damage", ["truncated", "corrupted", "not gzip", "empty"])
+def test_damaged_compressed_files_are_rejected(tmp_path: Path, damage: str) -> None:
+    complete = big_gz()
+    corrupted = bytearray(complete)
+    corrupted[len(complete) // 2 : len(complete) // 2 + 50] = b"\xff" * 50
     file = tmp_path / "x.jsonl.gz"
     file.write_bytes(
-        {"cut short": whole[: len(whole) // 2], "broken inside": bytes(broken), "not gzip": b"{}", "empty": b""}[what]
+        {"truncated": complete[: len(complete) // 2], "corrupted": bytes(corrupted), "not gzip": b"{}", "empty": b""}[
+            damage
+        ]
     )
     with pytest.raises(DataError, match=r"x\.jsonl\.gz"):
         list(load_dialogues(file, problems=Problems()))
@@ -123,8 +135,8 @@ def test_folders_with_splits(tmp_path: Path) -> None:
         load_dialogues(tmp_path, split="tset")
 
 
-def test_what_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"There is no .*gone\.jsonl.\n.*'sample'"):
+def test_missing_files_and_empty_folders_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"File not found: .*gone\.jsonl\n.*'sample'"):
         load_dialogues(tmp_path / "gone.jsonl")
     with pytest.raises(DataError, match="no corpus files in"):
         files_of(tmp_path)
@@ -140,25 +152,25 @@ def test_the_sample_by_name_and_split() -> None:
 @pytest.mark.parametrize("name", ["x.jsonl", "x.jsonl.gz", "x.ndjson", "x.parquet", "new/folder/x.jsonl"])
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.from_type(Dialogue), min_size=1, max_size=3))
-def test_what_was_saved_loads_the_same(
+def test_saved_dialogues_load_unchanged(
     tmp_path_factory: pytest.TempPathFactory, name: str, dialogues: list[Dialogue]
 ) -> None:
     file = tmp_path_factory.getbasetemp() / "load" / name
     assert save_dialogues(iter(dialogues), file) == len(dialogues)
     assert list(load_dialogues(file, format="tertulia")) == dialogues
-    assert [f.name for f in file.parent.iterdir() if f.name.endswith(".partial")] == []
+    assert [f.name for f in file.parent.iterdir() if f.name.endswith((".partial", ".unfinished"))] == []
 
 
-def test_a_gz_is_really_packed(tmp_path: Path) -> None:
+def test_a_gz_file_is_compressed(tmp_path: Path) -> None:
     save_dialogues([Dialogue("d", ())], tmp_path / "x.jsonl.gz")
     assert gzip.decompress((tmp_path / "x.jsonl.gz").read_bytes()) == b'{"id":"d","turns":[]}\n'
 
 
-def test_saving_needs_a_format_that_can_hold_it(tmp_path: Path) -> None:
+def test_saving_in_an_unsuitable_format_is_an_error(tmp_path: Path) -> None:
     talk = [Dialogue("d", (Turn("a", "x"), Turn("a", "y")))]
-    with pytest.raises(UsageError, match=r"Cannot tell the format of 'x\.docx'"):
+    with pytest.raises(UsageError, match=r"Unrecognised file type: x\.docx"):
         save_dialogues(talk, tmp_path / "x.docx")
-    with pytest.raises(UsageError, match="Parquet holds"):
+    with pytest.raises(UsageError, match="Parquet files contain"):
         save_dialogues(talk, tmp_path / "x.parquet", format="messages")
     with pytest.raises(UnknownName):
         save_dialogues(talk, tmp_path / "x.jsonl", format="excel")
@@ -185,16 +197,17 @@ LOG = "=== ann has joined\n[12:18] <ann> hello\n[12:18] <bob> ann: hi\n[12:19]  
         "2004-11-15 12:18:01\tann\thello\n2004-11-15 12:18:02\t-->\tbob has joined\n",
     ],
 )
-def test_a_chat_log_is_no_dialogue_and_the_command_for_it_is_named(tmp_path: Path, log: str) -> None:
+def test_the_error_for_a_chat_log_names_the_command_to_use(tmp_path: Path, log: str) -> None:
     file = tmp_path / "day.txt"
     file.write_text(log)
     with pytest.raises(
-        DataError, match=r"day\.txt is the log of a chat room.*\n.*corpus mine .*day\.txt --threads rules"
+        DataError,
+        match=r"day\.txt is a chat log of interleaved conversations.*\n.*corpus mine .*day\.txt --threads rules",
     ):
         next(load_dialogues(file))
 
 
-def test_annotated_logs_are_no_dialogues_either(tmp_path: Path) -> None:
+def test_the_error_for_annotated_logs_names_the_command_to_use(tmp_path: Path) -> None:
     room = tmp_path / "room"
     room.mkdir()
     (room / "day.raw.txt").write_text(LOG)
@@ -202,25 +215,26 @@ def test_annotated_logs_are_no_dialogues_either(tmp_path: Path) -> None:
     (tmp_path / "gold.clusters.txt").write_text("day:1 2\n")
     for target in (room, room / "day.raw.txt", tmp_path):
         with pytest.raises(
-            DataError, match=r"room holds logs .* hand-made links.*\n.*corpus mine .*room --threads rules"
+            DataError,
+            match=r"room contains chat logs annotated with reply links.*\n.*corpus mine .*room --threads rules",
         ):
             next(load_dialogues(target))
 
 
-def test_a_folder_of_both_kinds_names_the_file_that_does_not_fit(tmp_path: Path) -> None:
+def test_an_exchange_file_among_dialogues_is_named_in_the_error(tmp_path: Path) -> None:
     lines(tmp_path / "a.jsonl", NATIVE)
     lines(tmp_path / "b.jsonl", {"id": "e", "context": [], "response": {"speaker": "bot", "text": "hi"}})
-    found = load_dialogues(tmp_path)
-    assert next(found).id == "d"
-    with pytest.raises(UsageError, match=r"b\.jsonl holds exchanges"):
-        next(found)
+    dialogues = load_dialogues(tmp_path)
+    assert next(dialogues).id == "d"
+    with pytest.raises(UsageError, match=r"b\.jsonl contains exchanges"):
+        next(dialogues)
     assert [e.id for e in load_exchanges(tmp_path)] == ["d#1", "e"]
 
 
-def test_the_public_persona_chat_reads_without_a_problem(shared_data: Path) -> None:
+def test_the_public_persona_chat_has_no_damaged_lines(shared_data: Path) -> None:
     problems = Problems()
-    found = list(islice(load_dialogues(shared_data / "personachat", problems=problems), 500))
-    assert len(found) == 500
-    assert {len(d.speakers) for d in found} == {2}
-    assert all(d.persona_of(speaker) for d in found for speaker in d.speakers)
+    dialogues = list(islice(load_dialogues(shared_data / "personachat", problems=problems), 500))
+    assert len(dialogues) == 500
+    assert {len(d.speakers) for d in dialogues} == {2}
+    assert all(d.persona_of(speaker) for d in dialogues for speaker in d.speakers)
     assert problems.count == 0

@@ -1,4 +1,4 @@
-"""Mining as a job, on the sample and on small forums; its engines are tested in mining/."""
+"""`mine` on the sample and on small forums; the engines are tested in mining/."""
 
 import gzip
 import json
@@ -37,16 +37,16 @@ def test_the_folder_explains_itself(mined: tuple[MineConfig, MineOutcome]) -> No
     assert tomllib.loads((config.out / "config.toml").read_text())["max_repeats"] == 10
 
 
-def test_it_agrees_with_the_definition(mined: tuple[MineConfig, MineOutcome]) -> None:
+def test_mining_agrees_with_the_reference_implementation(mined: tuple[MineConfig, MineOutcome]) -> None:
     config, outcome = mined
     counter = SubwordCounter((config.out / "subwords.model").read_bytes())
-    plain = mine_trees(sample.messages(), MiningRules(max_repeats=10), subwords=counter, unsafe=marked)
-    assert outcome.funnel == plain.funnel
-    found = {d.id: [(t.speaker, t.text, t.source) for t in d.turns] for d in load_dialogues(outcome.pairs)}
-    assert found == {d.id: [(t.speaker, t.text, t.source) for t in d.turns] for d in plain.pairs}
+    reference = mine_trees(sample.messages(), MiningRules(max_repeats=10), subwords=counter, unsafe=marked)
+    assert outcome.funnel == reference.funnel
+    mined_turns = {d.id: [(t.speaker, t.text, t.source) for t in d.turns] for d in load_dialogues(outcome.pairs)}
+    assert mined_turns == {d.id: [(t.speaker, t.text, t.source) for t in d.turns] for d in reference.pairs}
 
 
-def test_the_pairs_lead_back_to_the_messages(mined: tuple[MineConfig, MineOutcome]) -> None:
+def test_pairs_can_be_traced_to_their_messages(mined: tuple[MineConfig, MineOutcome]) -> None:
     _, outcome = mined
     by_id = {m.id: m for m in sample.messages()}
     pairs = list(load_dialogues(outcome.pairs))
@@ -60,19 +60,19 @@ def test_the_pairs_lead_back_to_the_messages(mined: tuple[MineConfig, MineOutcom
         assert [by_id[t.source[0]].parent for t in pair.turns[1:]] == [t.source[0] for t in pair.turns[:-1]]
 
 
-def test_what_is_marked_as_rude_is_gone_unless_told_otherwise(
+def test_rude_messages_are_removed_unless_configured_otherwise(
     mined: tuple[MineConfig, MineOutcome], tmp_path: Path
 ) -> None:
     config, outcome = mined
     rude = {m.id for m in sample.messages() if marked(m)}
     assert rude
     assert not rude & {t.source[0] for d in load_dialogues(outcome.pairs) for t in d.turns}
-    kind = mine(config.model_copy(update={"out": tmp_path / "kind", "unsafe": "none"}))
-    assert kind.funnel.removed["unsafe"] == 0
-    assert rude & {t.source[0] for d in load_dialogues(kind.pairs) for t in d.turns}
+    unfiltered = mine(config.model_copy(update={"out": tmp_path / "unfiltered", "unsafe": "none"}))
+    assert unfiltered.funnel.removed["unsafe"] == 0
+    assert rude & {t.source[0] for d in load_dialogues(unfiltered.pairs) for t in d.turns}
 
 
-def test_marks() -> None:
+def test_messages_marked_as_rude_or_unsafe_are_marked() -> None:
     assert marked(Message("1", "a", "t", meta={"rude": True}))
     assert marked(Message("1", "a", "t", meta={"unsafe": True}))
     assert not marked(Message("1", "a", "t", meta={"rude": False, "topic": "x"}))
@@ -85,7 +85,7 @@ def lines(messages: list[Message]) -> str:
 FORUM = [Message("a", "ana", "good morning everybody"), Message("b", "ben", "good morning to you too", "a")]
 
 
-def test_messages_of_a_folder_with_damaged_lines(tmp_path: Path) -> None:
+def test_damaged_lines_are_counted_or_rejected(tmp_path: Path) -> None:
     source = tmp_path / "forum"
     source.mkdir()
     (source / "1.jsonl").write_text(lines(FORUM[:1]) + "oops\n")
@@ -100,7 +100,7 @@ def test_messages_of_a_folder_with_damaged_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "oops\n", '{"id":"d","turns":[]}\n'])
-def test_no_messages_at_all(tmp_path: Path, content: str) -> None:
+def test_an_input_without_messages_is_an_error(tmp_path: Path, content: str) -> None:
     file = tmp_path / "x.jsonl"
     file.write_text(content)
     with pytest.raises(DataError, match="no messages"):
@@ -109,7 +109,7 @@ def test_no_messages_at_all(tmp_path: Path, content: str) -> None:
 
 
 @pytest.mark.parametrize("cut", [-12, 30])
-def test_a_packed_file_cut_short_is_refused(tmp_path: Path, cut: int) -> None:
+def test_a_truncated_compressed_file_is_rejected(tmp_path: Path, cut: int) -> None:
     file = tmp_path / "x.jsonl.gz"
     file.write_bytes(gzip.compress(lines(FORUM * 50).encode())[:cut])
     with pytest.raises(DataError, match=r"x\.jsonl\.gz"):
@@ -119,25 +119,27 @@ def test_a_packed_file_cut_short_is_refused(tmp_path: Path, cut: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "content", "why"),
+    ("field", "content", "error"),
     [
-        ("lexicon", None, "The lexicon .* cannot be read: No such file.*\n--lexicon names"),
+        ("lexicon", None, "Cannot read the lexicon .*: No such file.*\n--lexicon expects"),
         ("lexicon", b"caf\xe9", "it is not UTF-8"),
-        ("subwords", None, "The subword model .* cannot be read: No such file.*\n--subwords names"),
-        ("subwords", b"no model at all", "it is no SentencePiece model"),
-        ("subwords", b"", "it is no SentencePiece model"),
+        ("subwords", None, "Cannot read the subword model .*: No such file.*\n--subwords expects"),
+        ("subwords", b"no model at all", "it is not a SentencePiece model"),
+        ("subwords", b"", "it is not a SentencePiece model"),
     ],
 )
-def test_a_lexicon_or_a_model_that_is_none(tmp_path: Path, field: str, content: bytes | None, why: str) -> None:
+def test_an_unreadable_lexicon_or_subword_model_is_an_error(
+    tmp_path: Path, field: str, content: bytes | None, error: str
+) -> None:
     given = tmp_path / "given"
     if content is not None:
         given.write_bytes(content)
-    with pytest.raises(DataError, match=why):
+    with pytest.raises(DataError, match=error):
         mine(MineConfig.model_validate({"out": tmp_path / "out", field: given}))
     assert not (tmp_path / "out").exists()
 
 
-def test_the_words_of_a_lexicon(tmp_path: Path) -> None:
+def test_phrases_of_the_lexicon_are_unsafe(tmp_path: Path) -> None:
     source, lexicon = tmp_path / "x.jsonl", tmp_path / "words.txt"
     source.write_text(lines(FORUM))
     lexicon.write_text("\ufeffmorning to you\n\n", encoding="utf-8")

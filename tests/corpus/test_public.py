@@ -1,4 +1,4 @@
-"""The public corpora beside a checkout, read to the end: as many dialogues and turns as their publishers say."""
+"""Public corpora, where available, have as many dialogues and turns as their publishers state."""
 
 import gzip
 import json
@@ -27,7 +27,7 @@ SIZES: dict[str, tuple[str, int, int | None]] = {
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_dialogues(shared_data: Path, name: str) -> None:
+def test_dialogue_counts(shared_data: Path, name: str) -> None:
     file = shared_data / name
     expected, dialogues, turns = SIZES[name]
     assert recognise(file).name == expected
@@ -50,52 +50,52 @@ def test_dialogues(shared_data: Path, name: str) -> None:
         ("v2_dev_tc.tsv", "begin-v2", None),
     ],
 )
-def test_exchanges(shared_data: Path, name: str, expected: str, labels: dict[str, int] | None) -> None:
+def test_exchange_counts(shared_data: Path, name: str, expected: str, labels: dict[str, int] | None) -> None:
     file = shared_data / "begin" / name
     assert (recognise(file).name, holds(file)) == (expected, "exchanges")
     problems = Problems()
-    found = list(load_exchanges(file, problems=problems))
+    loaded = list(load_exchanges(file, problems=problems))
     assert problems.count == 0
-    assert len(found) == sum("\t" in line for line in file.read_text(encoding="utf-8").split("\n")) - 1
-    counted = Counter(e.label for e in found)
+    assert len(loaded) == sum("\t" in line for line in file.read_text(encoding="utf-8").split("\n")) - 1
+    label_counts = Counter(e.label for e in loaded)
     if labels:
-        assert counted == labels
-        assert len(found) == 836
+        assert label_counts == labels
+        assert len(loaded) == 836
     else:
-        assert set(counted) <= {"Fully attributable", "Not fully attributable", "Generic"}
-    assert all(e.evidence and e.response.text for e in found)
-    assert sum(not e.context for e in found) <= 30  # replies that open a conversation
+        assert set(label_counts) <= {"Fully attributable", "Not fully attributable", "Generic"}
+    assert all(e.evidence and e.response.text for e in loaded)
+    assert sum(not e.context for e in loaded) <= 30  # replies that start a conversation
 
 
 @pytest.mark.parametrize(
     ("name", "labels"),
     [("testing_same_structure_1000.csv", {"0": 503, "1": 497}), ("validation_1000.csv", {"0": 502, "1": 498})],
 )
-def test_contexts_and_replies_of_ubuntu(shared_data: Path, tmp_path: Path, name: str, labels: dict[str, int]) -> None:
+def test_ubuntu_pairs_round_trip(shared_data: Path, tmp_path: Path, name: str, labels: dict[str, int]) -> None:
     file = shared_data / "udc_sample" / name
     assert recognise(file).name == "ubuntu-pairs"
     problems = Problems()
-    found = list(load_exchanges(file, problems=problems))
-    assert (Counter(e.label for e in found), problems.count) == (labels, 0)
+    loaded = list(load_exchanges(file, problems=problems))
+    assert (Counter(e.label for e in loaded), problems.count) == (labels, 0)
     text = file.read_text(encoding="utf-8")
-    assert sum(len(e.context) for e in found) + sum(e.response.text.count("\n") + 1 for e in found) == text.count(
+    assert sum(len(e.context) for e in loaded) + sum(e.response.text.count("\n") + 1 for e in loaded) == text.count(
         "__eou__"
     )
-    save_exchanges(found, tmp_path / "again.csv", format="ubuntu-pairs")
+    save_exchanges(loaded, tmp_path / "again.csv", format="ubuntu-pairs")
     again = list(load_exchanges(tmp_path / "again.csv"))
-    assert [(e.context, e.response, e.label) for e in again] == [(e.context, e.response, e.label) for e in found]
+    assert [(e.context, e.response, e.label) for e in again] == [(e.context, e.response, e.label) for e in loaded]
 
 
-def test_the_table_of_ubuntu_is_written_as_it_was(shared_data: Path, tmp_path: Path) -> None:
+def test_the_ubuntu_csv_is_written_back_byte_for_byte(shared_data: Path, tmp_path: Path) -> None:
     file = shared_data / "udc_sample" / "dialogueText.csv"
     save_dialogues(load_dialogues(file), tmp_path / "again.csv", format="ubuntu")
     assert (tmp_path / "again.csv").read_bytes() == file.read_bytes()
 
 
 @pytest.mark.parametrize("target", ["ubuntu_irc/dev", "ubuntu_irc", "ubuntu_irc/dev/2004-11-15_03.raw.txt"])
-def test_annotated_rooms_are_told_from_dialogues(shared_data: Path, target: str) -> None:
+def test_annotated_chat_logs_are_not_dialogues(shared_data: Path, target: str) -> None:
     with pytest.raises(
-        DataError, match=r"ubuntu_irc/dev holds logs of a chat room .*\n.*corpus mine .*--threads rules"
+        DataError, match=r"ubuntu_irc/dev contains chat logs annotated .*\n.*corpus mine .*--threads rules"
     ):
         list(load_dialogues(shared_data / target))
 
@@ -104,28 +104,28 @@ def test_annotated_rooms_are_told_from_dialogues(shared_data: Path, target: str)
     ("folder", "n"),
     [("topical_chat", 1078), ("cmu_dog", 3602), ("dailydialog", 13_118), ("empathetic_dialogues", 2769)],
 )
-def test_folders(shared_data: Path, folder: str, n: int) -> None:
+def test_folder_counts(shared_data: Path, folder: str, n: int) -> None:
     assert sum(1 for _ in load_dialogues(shared_data / folder)) == n
 
 
-def test_every_chat_about_a_film_has_its_document(shared_data: Path) -> None:
-    found = list(load_dialogues(shared_data / "cmu_dog" / "valid.jsonl.gz"))
-    assert {len(d.evidence) for d in found} == {4}
+def test_every_cmu_dog_chat_has_its_document(shared_data: Path) -> None:
+    loaded = list(load_dialogues(shared_data / "cmu_dog" / "valid.jsonl.gz"))
+    assert {len(d.evidence) for d in loaded} == {4}
     assert all(
-        f"{d.meta['wikiDocumentIdx']}/{t.meta['docIdx']}" in {e.id for e in d.evidence} for d in found for t in d.turns
+        f"{d.meta['wikiDocumentIdx']}/{t.meta['docIdx']}" in {e.id for e in d.evidence} for d in loaded for t in d.turns
     )
 
 
-def test_reading_sets_that_are_not_built_stay_references(shared_data: Path) -> None:
-    found = list(load_dialogues(shared_data / "topical_chat" / "valid_rare.json.gz"))
-    assert all(d.meta["reading_set"]["agent_1"] and not d.evidence for d in found)
+def test_reading_sets_that_are_not_built_remain_references(shared_data: Path) -> None:
+    loaded = list(load_dialogues(shared_data / "topical_chat" / "valid_rare.json.gz"))
+    assert all(d.meta["reading_set"]["agent_1"] and not d.evidence for d in loaded)
 
 
-def test_the_stream_reads_what_the_library_reads(shared_data: Path) -> None:
-    """An independent reading: the whole document at once, by the json module."""
+def test_streaming_json_agrees_with_the_json_module(shared_data: Path) -> None:
+    """The json module parses the complete document at once."""
     file = shared_data / "empathetic_dialogues" / "valid.json.gz"
     with gzip.open(file, "rt", encoding="utf-8") as text:
-        whole: list[dict[str, Any]] = json.load(text)
-    for record, dialogue in zip(whole, load_dialogues(file), strict=True):
+        records: list[dict[str, Any]] = json.load(text)
+    for record, dialogue in zip(records, load_dialogues(file), strict=True):
         assert [t.text for t in dialogue.turns] == record["utterence"]
         assert (dialogue.id, dialogue.meta["emotion"]) == (record["conv_id"], record["label"])

@@ -9,8 +9,8 @@ from tertulia.core.dialogue import Message
 from tertulia.core.errors import ConfigError
 from tertulia.corpus.rules import (
     REASONS,
-    Case,
     MiningRules,
+    RuleInput,
     overlap,
     reason_to_remove,
     share_of_letters,
@@ -20,26 +20,28 @@ from tertulia.corpus.rules import (
 RULES = MiningRules()
 
 
-def case(text: str = "a plain message", *, author: str = "ana", parent: str | None = None, **more: object) -> Case:
-    made = Case(Message("1", author, text), text, parent, 1, lambda t: len(t.split()), lambda m: False)
-    return replace(made, **more)  # type: ignore[arg-type]
+def rule_input(
+    text: str = "a plain message", *, author: str = "ana", parent: str | None = None, **more: object
+) -> RuleInput:
+    item = RuleInput(Message("1", author, text), text, parent, 1, lambda t: len(t.split()), lambda m: False)
+    return replace(item, **more)  # type: ignore[arg-type]
 
 
 def reason(text: str = "a plain message", **more: object) -> str | None:
-    return reason_to_remove(case(text, **more), RULES)  # type: ignore[arg-type]
+    return reason_to_remove(rule_input(text, **more), RULES)  # type: ignore[arg-type]
 
 
-def test_a_plain_message_stays() -> None:
+def test_a_plain_message_is_kept() -> None:
     assert reason() is None
 
 
 @pytest.mark.parametrize("author", ["tidy_bot", "Bot", "RoBoT9", "abbot", "bottle"])
-def test_authors_with_bot_in_their_names_go(author: str) -> None:
+def test_authors_with_bot_in_their_names_are_removed(author: str) -> None:
     assert reason(author=author) == "bot"
 
 
 @pytest.mark.parametrize("author", ["bo_t", "b0t", "", "BEN"])
-def test_other_authors_stay(author: str) -> None:
+def test_other_authors_are_kept(author: str) -> None:
     assert reason(author=author) is None
 
 
@@ -52,7 +54,7 @@ def test_other_authors_stay(author: str) -> None:
         "see (WWW.example.org) for the recipe",
     ],
 )
-def test_messages_with_a_url_go(text: str) -> None:
+def test_messages_with_a_url_are_removed(text: str) -> None:
     assert reason(text) == "url"
 
 
@@ -65,11 +67,11 @@ def test_messages_with_a_url_go(text: str) -> None:
         "no way. really",
     ],
 )
-def test_what_only_looks_like_a_url_stays(text: str) -> None:
+def test_text_that_only_resembles_a_url_is_kept(text: str) -> None:
     assert reason(text) is None
 
 
-def test_letters_just_on_either_side() -> None:
+def test_the_boundary_of_the_letter_share() -> None:
     seven_of_ten, six_of_ten = "abc def g1", "abc de g12"
     assert share_of_letters(seven_of_ten) == 0.7
     assert reason(seven_of_ten) is None
@@ -77,7 +79,7 @@ def test_letters_just_on_either_side() -> None:
     assert reason(six_of_ten) == "letters"
 
 
-def test_letters_of_all_scripts_count_and_nothing_else() -> None:
+def test_only_letters_count_in_any_script() -> None:
     assert share_of_letters("Straße") == share_of_letters("שלום") == share_of_letters("你好") == 1.0
     assert share_of_letters("12 🙂!") == share_of_letters("") == 0.0
 
@@ -86,58 +88,58 @@ def test_letters_of_all_scripts_count_and_nothing_else() -> None:
     "text",
     ["नमस्ते दुनिया, आप कैसे हैं?", "সব ঠিক আছে তো ভাই", "தமிழ் ஒரு அழகான மொழி", "สวัสดีครับ ที่นี่", "שָׁלוֹם לְכֻלָּם"],
 )
-def test_sounds_that_are_written_as_marks_count_as_letters(text: str) -> None:
-    """Each of these plain sentences has fewer than 70 % characters that Python calls letters."""
+def test_combining_marks_count_as_letters(text: str) -> None:
+    """In each of these ordinary sentences fewer than 70 % of the characters satisfy str.isalpha."""
     assert sum(map(str.isalpha, text)) < 0.7 * len(text)
     assert share_of_letters(text) >= 0.7
     assert reason(text) is None
 
 
-def test_what_chooses_the_look_of_an_emoji_is_no_letter() -> None:
+def test_variation_selectors_are_not_letters() -> None:
     assert share_of_letters("❤\ufe0f❤\ufe0f") == share_of_letters("1\ufe0f\u20e3") == 0.0
     assert share_of_letters("cafe\u0301") == share_of_letters("café") == 1.0
 
 
-def test_repeats_just_on_either_side() -> None:
+def test_the_boundary_of_repeats() -> None:
     assert reason(repeats=100) is None
     assert reason(repeats=101) == "repeated"
 
 
-def test_overlap_just_on_either_side() -> None:
-    parent = "one two three four five"  # three runs of three words
+def test_the_boundary_of_overlap() -> None:
+    parent = "one two three four five"  # three trigrams
     assert overlap("one two three four five zes zeven", parent, 3) == 3 / 5
     assert reason("one two three four five zes zeven", parent=parent) is None
     assert overlap("one two three four five zes", parent, 3) == 3 / 4
     assert reason("one two three four five zes", parent=parent) == "overlap"
 
 
-def test_overlap_minds_neither_case_nor_marks() -> None:
+def test_overlap_ignores_case_and_punctuation() -> None:
     assert overlap("ONE, two: three!", "one two three", 3) == 1.0
     assert overlap("one two", "one two", 3) == 0.0
     assert overlap("", "one two three", 3) == 0.0
     assert overlap("one two three", "", 3) == 0.0
 
 
-def test_a_message_without_a_parent_overlaps_with_nothing() -> None:
+def test_a_message_without_a_parent_has_no_overlap() -> None:
     assert reason("one two three four", parent=None) is None
 
 
-def test_unsafe_messages_go() -> None:
+def test_unsafe_messages_are_removed() -> None:
     assert reason(unsafe=lambda m: m.author == "ana") == "unsafe"
     assert reason(unsafe=lambda m: m.author == "ben") is None
 
 
 @pytest.mark.parametrize(("count", "why"), [(0, "length"), (1, "length"), (2, None), (128, None), (129, "length")])
-def test_length_just_on_either_side(count: int, why: str | None) -> None:
+def test_the_boundaries_of_length(count: int, why: str | None) -> None:
     assert reason(subwords=lambda t: count) == why
 
 
-def test_the_first_reason_that_fits_is_charged() -> None:
-    """A message with all seven faults; each fault mended uncovers the next one."""
+def test_the_first_reason_that_applies_is_reported() -> None:
+    """A message that breaks all seven rules; fixing one reveals the next."""
     url, digits, words = "see www.x.org 1 2 3 4", "see 1 2 3 4 5 6", "one two three four"
-    faulty = {"author": "bot", "text": url, "parent": url, "repeats": 500}
-    faulty |= {"unsafe": lambda m: True, "subwords": lambda t: 0}
-    mended = [
+    message = {"author": "bot", "text": url, "parent": url, "repeats": 500}
+    message |= {"unsafe": lambda m: True, "subwords": lambda t: 0}
+    fixes = [
         {},
         {"author": "ana"},
         {"text": digits, "parent": digits},
@@ -146,19 +148,21 @@ def test_the_first_reason_that_fits_is_charged() -> None:
         {"parent": None},
         {"unsafe": lambda m: False},
     ]
-    found = []
-    for mend in mended:
-        faulty |= mend
-        found.append(reason(**faulty))
-    assert tuple(found) == REASONS
-    assert reason(**(faulty | {"subwords": lambda t: 2})) is None
+    reasons = []
+    for fix in fixes:
+        message |= fix
+        reasons.append(reason(**message))
+    assert tuple(reasons) == REASONS
+    assert reason(**(message | {"subwords": lambda t: 2})) is None
 
 
-def test_thresholds_are_parameters() -> None:
+def test_thresholds_are_configurable() -> None:
     loose = MiningRules(min_letters=0, max_repeats=1000, max_overlap=1, min_subwords=0)
-    assert reason_to_remove(case("1 2 3", repeats=900, parent="1 2 3", subwords=lambda t: 0), loose) is None
+    assert reason_to_remove(rule_input("1 2 3", repeats=900, parent="1 2 3", subwords=lambda t: 0), loose) is None
     assert (
-        reason_to_remove(case("one two three four", parent="so one two"), MiningRules(overlap_n=2, max_overlap=0.3))
+        reason_to_remove(
+            rule_input("one two three four", parent="so one two"), MiningRules(overlap_n=2, max_overlap=0.3)
+        )
         == "overlap"
     )
 
@@ -166,7 +170,7 @@ def test_thresholds_are_parameters() -> None:
 @pytest.mark.parametrize(
     "values", [{"min_letters": 1.1}, {"max_overlap": -0.1}, {"context": 0}, {"overlap_n": 0}, {"max_repeats": 0}]
 )
-def test_thresholds_out_of_range(values: dict[str, float]) -> None:
+def test_thresholds_out_of_range_are_rejected(values: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(values))):
         validate(MiningRules, values, where="x")
 
@@ -175,7 +179,7 @@ PARENT = "It was the oven light again.\nI must   replace it."
 
 
 @pytest.mark.parametrize(
-    ("text", "left"),
+    ("text", "expected"),
     [
         ("> the oven light\nmine too!", "mine too!"),
         (">the oven light again.\n\nmine too!", "mine too!"),
@@ -189,17 +193,17 @@ PARENT = "It was the oven light again.\nI must   replace it."
         ("  no quote  ", "no quote"),
     ],
 )
-def test_quotes_of_the_parent_are_taken_out(text: str, left: str) -> None:
-    assert without_quotes(text, PARENT) == left
+def test_quotes_of_the_parent_are_removed(text: str, expected: str) -> None:
+    assert without_quotes(text, PARENT) == expected
 
 
-def test_without_a_parent_nothing_is_a_quote() -> None:
+def test_without_a_parent_quotes_are_kept() -> None:
     assert without_quotes("> the oven light\nmine too!", None) == "> the oven light\nmine too!"
 
 
 @settings(max_examples=80, deadline=None)
 @given(st.text("ab >\n"), st.text("ab >\n"))
-def test_what_is_taken_out_are_whole_quoted_lines(text: str, parent: str) -> None:
+def test_only_complete_quoted_lines_are_removed(text: str, parent: str) -> None:
     kept = without_quotes(text, parent).split("\n")
     lines = iter(line.strip() for line in text.split("\n"))
     assert all(line.strip() in lines for line in kept if line.strip())  # a subsequence, in order

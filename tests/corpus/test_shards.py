@@ -16,7 +16,7 @@ from tertulia.corpus.shards import read_parquet, write_parquet
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.from_type(Dialogue), max_size=4))
-def test_parquet_and_json_give_the_same_back(
+def test_parquet_and_json_round_trips_agree(
     tmp_path_factory: pytest.TempPathFactory, dialogues: list[Dialogue]
 ) -> None:
     file = tmp_path_factory.getbasetemp() / "talks.parquet"
@@ -25,7 +25,7 @@ def test_parquet_and_json_give_the_same_back(
     assert list(read_parquet(file)) == by_json == dialogues
 
 
-def test_many_groups_of_rows(tmp_path: Path) -> None:
+def test_several_row_groups(tmp_path: Path) -> None:
     file = tmp_path / "talks.parquet"
     dialogues = [Dialogue(f"d{i}", (Turn("a", str(i)),)) for i in range(25)]
     assert write_parquet(iter(dialogues), file, rows=10) == 25
@@ -33,51 +33,51 @@ def test_many_groups_of_rows(tmp_path: Path) -> None:
     assert list(read_parquet(file)) == dialogues
 
 
-def test_a_file_appears_only_when_it_is_whole(tmp_path: Path) -> None:
-    def cut_short() -> Iterator[Dialogue]:
+def test_a_file_appears_only_when_complete(tmp_path: Path) -> None:
+    def interrupted() -> Iterator[Dialogue]:
         yield Dialogue("d", ())
-        raise RuntimeError("the source went away")
+        raise RuntimeError("the source failed")
 
     with pytest.raises(RuntimeError):
-        write_parquet(cut_short(), tmp_path / "talks.parquet")
+        write_parquet(interrupted(), tmp_path / "talks.parquet")
     assert list(tmp_path.iterdir()) == []
 
 
-def refused(path: Path) -> str:
+def read_error(path: Path) -> str:
     with pytest.raises(DataError) as caught:
         list(read_parquet(path))
     return caught.value.message
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"PAR1" + b"\0" * 50 + b"PAR1"])
-def test_what_is_not_parquet_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_other_files_are_rejected(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "x.parquet"
     file.write_bytes(content)
-    assert "not a readable Parquet file" in refused(file)
+    assert "not a readable Parquet file" in read_error(file)
 
 
-def test_a_file_that_was_cut_off_is_refused(tmp_path: Path) -> None:
+def test_a_truncated_file_is_rejected(tmp_path: Path) -> None:
     file = tmp_path / "x.parquet"
     write_parquet([Dialogue("d", (Turn("a", "hi"),))], file)
     file.write_bytes(file.read_bytes()[:-20])
-    assert "not a readable Parquet file" in refused(file)
+    assert "not a readable Parquet file" in read_error(file)
 
 
-def test_damage_in_the_middle_is_refused(tmp_path: Path) -> None:
+def test_corruption_in_the_middle_is_detected(tmp_path: Path) -> None:
     file = tmp_path / "x.parquet"
     write_parquet([Dialogue(f"d{i}", (Turn("a", f"hi {i}" * 9),)) for i in range(200)], file)
     data = bytearray(file.read_bytes())
     data[20:200] = bytes(180)
     file.write_bytes(data)
-    assert "damaged" in refused(file)
+    assert "damaged" in read_error(file)
 
 
-def test_a_table_of_other_things_is_refused(tmp_path: Path) -> None:
+def test_a_table_without_the_required_columns_is_rejected(tmp_path: Path) -> None:
     file = tmp_path / "x.parquet"
     pq.write_table(pa.table({"id": ["a"], "text": ["b"]}), file)
-    assert "the column 'turns' is missing" in refused(file)
+    assert "the column 'turns' is missing" in read_error(file)
     pq.write_table(pa.table({"turns": [["b"]]}), file)
-    assert "the column 'id' is missing" in refused(file)
+    assert "the column 'id' is missing" in read_error(file)
 
 
 @pytest.mark.parametrize(
@@ -92,13 +92,13 @@ def test_a_table_of_other_things_is_refused(tmp_path: Path) -> None:
     ],
     ids=["turns are texts", "id is a number", "no id", "no turns", "meta is not JSON", "unknown field"],
 )
-def test_columns_of_another_shape_are_refused(tmp_path: Path, columns: dict[str, object]) -> None:
+def test_columns_of_other_types_are_rejected(tmp_path: Path, columns: dict[str, object]) -> None:
     file = tmp_path / "x.parquet"
     pq.write_table(pa.table(columns), file)
-    assert "holds something else than dialogues" in refused(file)
+    assert "does not contain dialogues" in read_error(file)
 
 
-def test_the_columns_that_must_be_there_are_enough(tmp_path: Path) -> None:
+def test_the_required_columns_are_sufficient(tmp_path: Path) -> None:
     file = tmp_path / "x.parquet"
     pq.write_table(pa.table({"id": ["a"], "turns": [[{"speaker": "b", "text": "c"}]]}), file)
     assert list(read_parquet(file)) == [Dialogue("a", (Turn("b", "c"),))]

@@ -13,7 +13,7 @@ def counter() -> SubwordCounter:
     return train_subwords((m.text for m in sample.messages()), vocabulary=1000)
 
 
-def test_the_vocabulary_is_what_was_asked_for_or_less(counter: SubwordCounter) -> None:
+def test_the_vocabulary_has_at_most_the_requested_size(counter: SubwordCounter) -> None:
     assert counter.vocabulary == 1000
     assert 256 < train_subwords(["so few words", "so very few"], vocabulary=8000).vocabulary < 400
 
@@ -24,16 +24,16 @@ def test_common_words_are_one_subword_and_rare_ones_several(counter: SubwordCoun
     assert counter("xylophonistically") > 4
 
 
-def test_nothing_has_no_subwords(counter: SubwordCounter) -> None:
+def test_an_empty_text_has_no_subwords(counter: SubwordCounter) -> None:
     assert counter("") == 0
 
 
 @pytest.mark.parametrize("text", ["🙂", "नमस्ते", "a\x00b", "שָׁלוֹם"])
-def test_unseen_characters_are_counted_byte_by_byte_and_never_fail(counter: SubwordCounter, text: str) -> None:
+def test_unseen_characters_fall_back_to_bytes(counter: SubwordCounter, text: str) -> None:
     assert counter(text) >= 1
 
 
-def test_the_saved_model_is_plain_sentencepiece(counter: SubwordCounter, tmp_path: Path) -> None:
+def test_sentencepiece_reads_the_saved_model(counter: SubwordCounter, tmp_path: Path) -> None:
     file = tmp_path / "subwords.model"
     counter.save(file)
     again = sentencepiece.SentencePieceProcessor(model_file=str(file))
@@ -42,6 +42,6 @@ def test_the_saved_model_is_plain_sentencepiece(counter: SubwordCounter, tmp_pat
 
 
 @pytest.mark.parametrize("texts", [[], [""], ["", ""]])
-def test_nothing_to_learn_from_is_a_clear_error(texts: list[str]) -> None:
-    with pytest.raises(DataError, match="No subwords could be learned"):
+def test_learning_from_no_text_is_a_clear_error(texts: list[str]) -> None:
+    with pytest.raises(DataError, match="Cannot learn subwords"):
         train_subwords(texts)

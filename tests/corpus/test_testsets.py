@@ -22,7 +22,7 @@ from tertulia.corpus.testsets import (
 
 
 def test_version_1_draws_short_contexts_more_often():
-    """n = 10 C / eta + 2 with eta even in [C/2, 10 C]: P(context of at most c) follows from the formula."""
+    """n = 10 C / eta + 2 with eta uniform in [C/2, 10 C]: P(context of at most c) follows from the formula."""
     config, rng = TestSetConfig(), random.Random(0)
     lengths = Counter(context_length(1000, rng, config) for _ in range(20000))
     assert min(lengths) == 2
@@ -31,7 +31,7 @@ def test_version_1_draws_short_contexts_more_often():
     assert lengths[2] / 20000 == pytest.approx(100 / 190, abs=0.012)
 
 
-def test_contexts_leave_a_reply():
+def test_contexts_leave_at_least_one_turn_as_the_reply():
     rng = random.Random(0)
     for version in (1, 2):
         config = TestSetConfig(version=version)
@@ -41,7 +41,7 @@ def test_contexts_leave_a_reply():
             assert max(drawn) <= turns - 1
 
 
-def test_version_2_is_even():
+def test_version_2_draws_lengths_uniformly():
     rng = random.Random(0)
     drawn = Counter(context_length(11, rng, TestSetConfig(version=2)) for _ in range(9000))
     assert set(drawn) == set(range(2, 11))
@@ -49,18 +49,18 @@ def test_version_2_is_even():
 
 
 @pytest.mark.parametrize("hard", [False, True])
-def test_items(hard):
+def test_every_item_has_one_true_reply_at_a_random_position(hard):
     items = make_test_set(sample.dialogues(), TestSetConfig(hard=hard))
     assert len(items) == len(sample.dialogues())
     for item in items:
         assert item.candidates[item.truth] == item.exchange.response.text
         assert len(set(item.candidates)) == 10
-    places = Counter(item.truth for item in items)
-    assert stats.chisquare([places[i] for i in range(10)]).pvalue > 0.001
+    positions = Counter(item.truth for item in items)
+    assert stats.chisquare([positions[i] for i in range(10)]).pvalue > 0.001
 
 
 def test_hard_distractors_are_more_similar():
-    def likeness(hard: bool) -> float:
+    def mean_similarity(hard: bool) -> float:
         items = make_test_set(sample.dialogues(), TestSetConfig(hard=hard))
         scores = []
         for item in items:
@@ -69,17 +69,17 @@ def test_hard_distractors_are_more_similar():
             scores += [len(true & o) / len(true | o) for o in others if true | o]
         return float(np.mean(scores))
 
-    assert likeness(True) > 1.5 * likeness(False)
+    assert mean_similarity(True) > 1.5 * mean_similarity(False)
 
 
-def test_seeded():
+def test_the_test_set_depends_on_the_seed():
     first, again, other = (
         [item_to_json(i) for i in make_test_set(sample.dialogues(), TestSetConfig(seed=s))] for s in (1, 1, 2)
     )
     assert first == again != other
 
 
-def test_ubuntu_layout():
+def test_the_csv_has_the_layout_of_the_ubuntu_corpus():
     items = make_test_set(sample.dialogues("valid"), TestSetConfig(distractors=3))
     out = io.StringIO()
     write_ubuntu_csv(items, out)
@@ -90,15 +90,15 @@ def test_ubuntu_layout():
     assert all(row[0].count("__eot__") == len(i.exchange.context) for row, i in zip(rows[1:], items, strict=True))
 
 
-def test_training_triples():
+def test_training_triples_alternate_true_and_false_replies():
     dialogue = Dialogue("d", tuple(Turn("ab"[i % 2], f"text {i}") for i in range(5)))
-    found = list(training_triples([dialogue]))
-    assert [(len(c), flag) for c, _, flag in found] == [(2, 1), (2, 0), (3, 1), (3, 0), (4, 1), (4, 0)]
-    assert all((reply == dialogue.turns[len(c)].text) == bool(flag) for c, reply, flag in found)
+    triples = list(training_triples([dialogue]))
+    assert [(len(c), flag) for c, _, flag in triples] == [(2, 1), (2, 0), (3, 1), (3, 0), (4, 1), (4, 0)]
+    assert all((reply == dialogue.turns[len(c)].text) == bool(flag) for c, reply, flag in triples)
 
 
-def test_too_few():
+def test_too_few_replies_are_an_error():
     with pytest.raises(DataError, match="too few"):
         make_test_set(sample.dialogues()[:5], TestSetConfig())
-    with pytest.raises(DataError, match="the same"):
+    with pytest.raises(DataError, match="are the same"):
         list(training_triples([Dialogue("d", (Turn("a", "x"),) * 4)]))

@@ -15,7 +15,7 @@ def message(name: str, parent: str | None = None, text: str = "", *, author: str
 
 
 def mine(messages: Iterable[Message], **rules: float) -> Mined:
-    """With words as subwords, and messages whose text has the word "rude" as unsafe."""
+    """Counts words as subwords; messages with the word "rude" are unsafe."""
     loose = {"max_overlap": 1, "min_letters": 0.3} | rules
     return mine_trees(
         messages,
@@ -30,11 +30,11 @@ def removed(funnel: Funnel) -> dict[str, int]:
 
 
 def sources(mined: Mined) -> dict[str, list[str]]:
-    """By reply, the messages its turns came from."""
+    """For each reply, the messages of its turns."""
     return {pair.id: [name for turn in pair.turns for name in turn.source] for pair in mined.pairs}
 
 
-def test_every_reply_with_its_ancestors_is_a_pair() -> None:
+def test_every_reply_becomes_a_pair_with_its_ancestors() -> None:
     r"""a - b - d
     \ c
     """
@@ -47,12 +47,12 @@ def test_every_reply_with_its_ancestors_is_a_pair() -> None:
     assert removed(mined.funnel) == {}
 
 
-def test_the_order_of_the_messages_does_not_matter_to_what_is_kept() -> None:
+def test_the_order_of_messages_does_not_change_what_is_kept() -> None:
     forest = [message("a"), message("b", "a"), message("c", "b", "too rude to keep"), message("d", "c")]
     assert sources(mine(forest)) == sources(mine(reversed(forest))) == {"b": ["a", "b"]}
 
 
-def test_a_message_that_goes_takes_its_sub_tree_along() -> None:
+def test_removing_a_message_also_removes_its_replies() -> None:
     forest = [
         message("a"),
         message("b", "a", "too rude to keep"),
@@ -63,89 +63,89 @@ def test_a_message_that_goes_takes_its_sub_tree_along() -> None:
     ]
     mined = mine(forest)
     assert sources(mined) == {"e": ["a", "e"]}
-    # f has a reason of its own: it is charged to that, not to its ancestor
+    # f has a reason of its own, which counts instead of that of its ancestor
     assert removed(mined.funnel) == {"unsafe": 1, "length": 1, "subtree": 2}
 
 
-def test_a_root_that_goes_leaves_nothing() -> None:
+def test_removing_a_root_removes_its_tree() -> None:
     mined = mine([message("a", author="modbot"), message("b", "a"), message("c", "b")])
     assert mined.pairs == ()
     assert removed(mined.funnel) == {"bot": 1, "subtree": 2}
 
 
-def test_a_root_alone_is_kept_but_no_pair() -> None:
+def test_a_root_without_replies_is_kept_but_is_not_a_pair() -> None:
     funnel = mine([message("a")]).funnel
     assert (funnel.kept, funnel.pairs) == (1, 0)
 
 
-def test_at_most_seven_ancestors_are_context() -> None:
+def test_the_context_has_at_most_seven_ancestors() -> None:
     chain = [message("0")] + [message(str(i), str(i - 1)) for i in range(1, 12)]
-    found = sources(mine(chain))
-    assert found["7"] == ["0", "1", "2", "3", "4", "5", "6", "7"]
-    assert found["8"] == ["1", "2", "3", "4", "5", "6", "7", "8"]
-    assert {name: len(turns) for name, turns in found.items()} == {str(i): min(i, 7) + 1 for i in range(1, 12)}
+    paths = sources(mine(chain))
+    assert paths["7"] == ["0", "1", "2", "3", "4", "5", "6", "7"]
+    assert paths["8"] == ["1", "2", "3", "4", "5", "6", "7", "8"]
+    assert {name: len(turns) for name, turns in paths.items()} == {str(i): min(i, 7) + 1 for i in range(1, 12)}
     assert sources(mine(chain, context=2))["8"] == ["6", "7", "8"]
 
 
-def test_an_ancestor_out_of_sight_still_takes_its_sub_tree_along() -> None:
+def test_removing_a_distant_ancestor_also_removes_its_descendants() -> None:
     chain = [message("0", text="rude from the start")] + [message(str(i), str(i - 1)) for i in range(1, 12)]
     mined = mine(chain)
     assert mined.pairs == ()
     assert removed(mined.funnel) == {"unsafe": 1, "subtree": 11}
 
 
-def test_orphans_go_and_take_their_sub_trees_along() -> None:
+def test_removing_orphans_also_removes_their_replies() -> None:
     mined = mine([message("b", "gone"), message("c", "b"), message("d", "c"), message("a")])
     assert mined.pairs == ()
     assert removed(mined.funnel) == {"no parent": 1, "subtree": 2}
     assert mined.funnel.kept == 1
 
 
-def test_a_parent_in_another_thread_is_no_parent() -> None:
+def test_a_parent_in_another_thread_does_not_count() -> None:
     mined = mine([message("a", thread="t"), message("b", "a", thread="u"), message("c", "b", thread="u")])
     assert mined.pairs == ()
     assert removed(mined.funnel) == {"no parent": 1, "subtree": 1}
 
 
-def test_one_id_in_two_threads_is_two_messages() -> None:
+def test_the_same_id_in_two_threads_means_two_messages() -> None:
     mined = mine([message("a", thread="t"), message("a", thread="u"), message("b", "a", thread="u")])
     assert sources(mined) == {"b": ["a", "b"]}
     assert (mined.funnel.kept, removed(mined.funnel)) == (3, {})
 
 
-def test_a_reply_to_a_thread_whose_opening_is_missing_opens_it() -> None:
+def test_a_reply_to_a_thread_without_its_opening_message_becomes_a_root() -> None:
     mined = mine([message("b", "t", thread="t"), message("c", "b", thread="t"), message("d", "gone", thread="t")])
     assert sources(mined) == {"c": ["b", "c"]}
     assert removed(mined.funnel) == {"no parent": 1}
 
 
-def test_a_deleted_message_takes_its_sub_tree_along() -> None:
-    gone = Message("b", "ana", "[deleted]", "a", "t", meta={"deleted": True})
-    assert removed(mine([message("a"), gone, message("c", "b")]).funnel) == {"deleted": 1, "subtree": 1}
+def test_removing_a_deleted_message_also_removes_its_replies() -> None:
+    deleted = Message("b", "ana", "[deleted]", "a", "t", meta={"deleted": True})
+    assert removed(mine([message("a"), deleted, message("c", "b")]).funnel) == {"deleted": 1, "subtree": 1}
 
 
-def test_threads_may_be_unknown() -> None:
+def test_messages_may_have_no_thread() -> None:
     mined = mine([Message("a", "ana", "hello out there"), Message("b", "ben", "hello back", "a")])
     assert sources(mined) == {"b": ["a", "b"]}
     assert mined.pairs[0].meta == {"thread": None}
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_circles_go_with_all_that_hangs_on_them(size: int) -> None:
-    circle = [message(str(i), str((i + 1) % size)) for i in range(size)]
-    mined = mine([*circle, message("x", "0"), message("y", "x"), message("a"), message("b", "a")])
+def test_cycles_are_removed_with_everything_below_them(size: int) -> None:
+    cycle = [message(str(i), str((i + 1) % size)) for i in range(size)]
+    mined = mine([*cycle, message("x", "0"), message("y", "x"), message("a"), message("b", "a")])
     assert sources(mined) == {"b": ["a", "b"]}
     assert sum(mined.funnel.removed.values()) == size + 2
     assert mined.funnel.removed["no parent"] >= size
 
 
-def test_the_first_of_two_messages_with_one_id_counts() -> None:
+def test_the_first_message_with_an_id_wins() -> None:
     mined = mine([message("a"), message("b", "a", "the first of them"), message("b", "a", "the second of them")])
     assert [pair.turns[1].text for pair in mined.pairs] == ["the first of them"]
     assert removed(mined.funnel) == {"duplicate id": 1}
 
 
-def test_repeats_are_counted_over_the_corpus_but_not_for_duplicate_ids() -> None:
+def test_repeats_are_counted_over_the_corpus_without_duplicate_ids() -> None:
     many = [message(str(i), text="good morning all", thread=str(i)) for i in range(3)]
     assert removed(mine(many, max_repeats=2).funnel) == {"repeated": 3}
     assert removed(mine([*many[:2], many[0]], max_repeats=2).funnel) == {"duplicate id": 1}
@@ -153,7 +153,7 @@ def test_repeats_are_counted_over_the_corpus_but_not_for_duplicate_ids() -> None
     assert removed(mine([*many[:2], other], max_repeats=2).funnel) == {"duplicate id": 1}
 
 
-def test_quotes_of_the_parent_do_not_count() -> None:
+def test_quotes_of_the_parent_are_ignored() -> None:
     forest = [
         message("a", text="the oven light is out again"),
         message("b", "a", "> the oven light is out again\nmine too, since monday"),
@@ -161,18 +161,18 @@ def test_quotes_of_the_parent_do_not_count() -> None:
     ]
     mined = mine(forest, max_overlap=0.5)
     assert [t.text for t in mined.pairs[0].turns] == ["the oven light is out again", "mine too, since monday"]
-    # c quotes what b quoted: it stands in b as it was written, so it is a quote of b
+    # c quotes what b quoted: that is part of b's original text, so it is a quote of b
     assert mined.pairs[1].turns[-1].text == "so you all keep saying"
 
 
-def test_an_empty_id_is_an_id_like_any_other() -> None:
+def test_an_empty_id_is_a_valid_id() -> None:
     same = "good morning to all of you"
     roots = [message("", text=same), message("a", text=same + " here")]
     assert removed(mine(roots, max_overlap=0.5).funnel) == {}
     assert sources(mine([*roots, message("b", "")])) == {"b": ["", "b"]}
 
 
-def test_the_funnel_as_steps() -> None:
+def test_the_funnel_lists_what_is_left_after_each_step() -> None:
     forest = [message("a"), message("b", "a", "rude words here"), message("c", "b"), message("d", "a")]
     steps = mine(forest).funnel.steps()
     assert steps[0] == ("messages", 4)
@@ -196,15 +196,15 @@ forests = st.lists(
 
 
 def first_of_each(messages: list[Message]) -> dict[tuple[str | None, str], Message]:
-    """By thread and id, the first message that has them."""
+    """By thread and id, the first message with that key."""
     first: dict[tuple[str | None, str], Message] = {}
     for m in messages:
         first.setdefault((m.thread, m.id), m)
     return first
 
 
-def kept_by_definition(messages: list[Message]) -> set[tuple[str | None, str]]:
-    """Slowly, from the paper: a message stays if neither it nor any ancestor has a reason, and its line has a root."""
+def kept_by_the_paper(messages: list[Message]) -> set[tuple[str | None, str]]:
+    """From the paper's text: a message stays if neither it nor an ancestor has a reason, and its path has a root."""
     first = first_of_each(messages)
     seen = {(m.thread, m.id, m.text) for m in messages}
 
@@ -234,19 +234,19 @@ def kept_by_definition(messages: list[Message]) -> set[tuple[str | None, str]]:
 
 @settings(max_examples=300, deadline=None)
 @given(forests)
-def test_what_is_kept_is_what_the_definition_keeps(messages: list[Message]) -> None:
+def test_kept_messages_agree_with_a_direct_reading_of_the_paper(messages: list[Message]) -> None:
     mined = mine(messages, max_repeats=3)
-    expected = kept_by_definition(messages)
+    expected = kept_by_the_paper(messages)
     first = first_of_each(messages)
     assert mined.funnel.kept == len(expected)
     assert [(p.meta["thread"], p.id) for p in mined.pairs] == [
         key for key, m in first.items() if key in expected and m.parent is not None
     ]
     for pair in mined.pairs:
-        line = [first[pair.meta["thread"], turn.source[0]] for turn in pair.turns]
-        assert line[-1].id == pair.id
-        assert all(child.parent == parent.id for parent, child in pairwise(line))
-        assert line[0].parent is None or len(line) == 8
+        path = [first[pair.meta["thread"], turn.source[0]] for turn in pair.turns]
+        assert path[-1].id == pair.id
+        assert all(child.parent == parent.id for parent, child in pairwise(path))
+        assert path[0].parent is None or len(path) == 8
 
 
 @settings(max_examples=200, deadline=None)
@@ -257,6 +257,6 @@ def test_the_funnel_adds_up(messages: list[Message]) -> None:
     assert dict(funnel.steps())["after subtree"] == funnel.kept
 
 
-def test_deep_threads_are_no_trouble() -> None:
+def test_deep_threads_do_not_overflow_the_stack() -> None:
     chain = [message("0")] + [message(str(i), str(i - 1)) for i in range(1, 20_000)]
     assert mine(reversed(chain)).funnel.pairs == 19_999

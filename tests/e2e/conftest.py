@@ -1,4 +1,4 @@
-"""A real browser and a real server: bots that are small but true, a store in a SQLite file, a free port."""
+"""A real browser and a real server: small real bots, a SQLite file, a free port."""
 
 import shutil
 import threading
@@ -11,12 +11,13 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, e
 
 from tertulia.core.dialogue import Persona
 from tertulia.core.errors import BotError
-from tertulia.core.reply import Ask, Piece, Provenance, Reply
-from tertulia.store import Store
+from tertulia.core.reply import Ask, Candidate, FinishReason, Piece, Provenance, Reply
+from tertulia.store import Database
+from tertulia.talk.bot import Bot, BotTraits
 from tertulia.talk.bots.generic import GenericBot
 from tertulia.web.app import create_app
+from tertulia.web.config import ServeConfig
 from tertulia.web.server import running
-from tertulia.web.settings import WebSettings
 
 CHROMIUM = ("/usr/bin/chromium", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ARGUMENTS = [
@@ -38,42 +39,49 @@ PERSONAS = (
 
 
 class Parrot:
-    """Says what it was told, word by word.
+    """Repeats the message, word by word.
 
     To a message that begins with "hold" it says its first words and then waits for `go`, so that a test can look at a
-    reply in the making for as long as it needs; to "fail" it fails.
+    pending reply for as long as it needs; to "fail" it fails.
     """
 
     spec = "parrot"
-    name = "Parrot"
-    summary = "Says what it was told, word by word."
+    traits = BotTraits(display_name="Parrot")
+    summary = "Repeats what you say, word by word."
 
     def __init__(self) -> None:
         self.go = threading.Event()
 
     def reply(self, asks: Sequence[Ask], /) -> list[Reply]:
-        whole = {piece.index: piece.reply for piece in self.stream(asks, alive=lambda _: True) if piece.reply}
-        return [whole[i] for i in range(len(asks))]
+        replies = {piece.index: piece.reply for piece in self.stream(asks, alive=lambda _: True) if piece.reply}
+        return [replies[i] for i in range(len(asks))]
 
     def stream(self, asks: Sequence[Ask], /, *, alive: Callable[[int], bool]) -> Iterator[Piece]:
+        go = self.go  # that of this test: the next one brings its own
         for i, ask in enumerate(asks):
-            said = "You said:"
-            yield Piece(i, said)
+            text = "You said:"
+            yield Piece(i, text)
             if ask.last.startswith("fail"):
                 raise BotError("The parrot has flown away.", hint="Wait until it comes back.")
-            while ask.last.startswith("hold") and alive(i) and not self.go.wait(0.005):
+            while ask.last.startswith("hold") and alive(i) and not go.wait(0.005):
                 pass
             for word in ask.last.split(" "):
                 if not alive(i):
                     break
-                said += f" {word}"
+                text += f" {word}"
                 yield Piece(i, f" {word}")
-            done = Reply(said, Provenance(self.spec, seed=ask.seed), finish="stop" if alive(i) else "cancelled")
-            yield Piece(i, reply=done)
+            finish: FinishReason = "stop" if alive(i) else "cancelled"
+            source = Provenance(self.spec, settings={"feathers": "green"}, seed=ask.seed)
+            candidates = (
+                Candidate(text, 0.9),
+                Candidate("Pretty bird!", 0.7, dropped="repeats an earlier reply"),
+                Candidate("Hello.", 0.4, source="thread 7"),
+            )
+            yield Piece(i, reply=Reply(text, source, score=0.9, candidates=candidates, seconds=0.25, finish=finish))
 
 
-class House:
-    """The server, which can be shut and opened again at the same address over the same file."""
+class ChatServer:
+    """The server, which can be stopped and started again at the same address with the same file."""
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / "tertulia.db"
@@ -81,21 +89,22 @@ class House:
         self.port = 0
         self._open = ExitStack()
 
-    def open(self) -> None:
-        store = self._open.enter_context(Store.open(f"sqlite:///{self.file}"))
-        bots = {"parrot": self.parrot, "generic": GenericBot()}
-        settings = WebSettings(grace_seconds=0, stop_seconds=5)
-        app = create_app(bots, store, personas=PERSONAS, settings=settings)
+    def start(self) -> None:
+        database = self._open.enter_context(Database.open(f"sqlite:///{self.file}"))
+        bots: dict[str, Bot] = {"parrot": self.parrot, "generic": GenericBot()}
+        bots |= {f"dull {number}": GenericBot() for number in range(3, 31)}
+        config = ServeConfig(grace_seconds=0, stop_seconds=5, explain=True, messages_per_minute=0)
+        app = create_app(bots, database, personas=PERSONAS, config=config)
         self.url = self._open.enter_context(running(app, port=self.port)) + "/"
         self.port = int(self.url.rsplit(":")[-1].strip("/"))
 
-    def shut(self) -> None:
+    def stop(self) -> None:
         self._open.close()
 
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """A browser. One for each module, not for the session: while it lives, no other test could run an event loop."""
+    """A browser. One for each module, not for the session: while it is open, no other test could run an event loop."""
     path = next(filter(None, map(shutil.which, CHROMIUM)), None)
     if path is None:
         pytest.skip(f"no browser found: none of {', '.join(CHROMIUM)} is installed")
@@ -106,53 +115,53 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def lasting_house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    house = House(tmp_path_factory.mktemp("house"))
-    house.open()
-    yield house
-    house.shut()
+def module_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChatServer]:
+    server = ChatServer(tmp_path_factory.mktemp("server"))
+    server.start()
+    yield server
+    server.stop()
 
 
 @pytest.fixture
-def house(lasting_house: House) -> Iterator[House]:
-    """The module's server. Every test comes as a visitor of its own, and so sees nothing of the others."""
-    lasting_house.parrot.go.clear()
-    yield lasting_house
-    lasting_house.parrot.go.set()
+def server(module_server: ChatServer) -> Iterator[ChatServer]:
+    """The module's server. Every test is a visitor of its own, and so sees nothing of the others."""
+    module_server.parrot.go = threading.Event()
+    yield module_server
+    module_server.parrot.go.set()
 
 
 @pytest.fixture
-def own_house(tmp_path: Path) -> Iterator[House]:
-    """A server of the test's own, to be shut and opened as it likes."""
-    house = House(tmp_path)
-    house.open()
-    yield house
-    house.parrot.go.set()
-    house.shut()
+def own_server(tmp_path: Path) -> Iterator[ChatServer]:
+    """A server for one test, to be stopped and started."""
+    server = ChatServer(tmp_path)
+    server.start()
+    yield server
+    server.parrot.go.set()
+    server.stop()
 
 
 class Visitor:
-    """Somebody with a browser of their own."""
+    """A visitor with a browser context of their own."""
 
     def __init__(self, context: BrowserContext, url: str) -> None:
         self.context = context
         self.url = url
-        self.complaints: list[str] = []
+        self.console_errors: list[str] = []
         self.page = self.tab()
 
     def tab(self, fragment: str = "") -> Page:
         page = self.context.new_page()
         page.set_default_timeout(20_000)
-        page.on("console", self._heard)
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("console", self._on_console)
+        page.on("pageerror", lambda error: self.console_errors.append(str(error)))
         page.goto(self.url + fragment)
-        expect(page.locator("#bot")).not_to_have_value("")
+        expect(page.locator("#bot-value")).not_to_be_empty()
         return page
 
-    def _heard(self, message: ConsoleMessage) -> None:
-        # The browser itself notes each request that failed; tests that break things on purpose judge by the page.
+    def _on_console(self, message: ConsoleMessage) -> None:
+        # The browser itself logs each failed request; tests that break things on purpose check the page instead.
         if message.type in ("error", "warning") and not message.text.startswith("Failed to load resource"):
-            self.complaints.append(message.text)
+            self.console_errors.append(message.text)
 
 
 Visit = Callable[..., Visitor]
@@ -160,15 +169,15 @@ Visit = Callable[..., Visitor]
 
 @pytest.fixture
 def visit(chromium: Browser) -> Iterator[Visit]:
-    """Make visitors; at the end none of them may have seen an error in the browser's console."""
+    """Creates visitors; at the end none of them may have errors in the browser's console."""
     visitors: list[Visitor] = []
 
-    def arrive(house: House, **options: object) -> Visitor:
-        visitor = Visitor(chromium.new_context(base_url=house.url, **options), house.url)  # type: ignore[arg-type]
+    def arrive(server: ChatServer, **options: object) -> Visitor:
+        visitor = Visitor(chromium.new_context(base_url=server.url, **options), server.url)  # type: ignore[arg-type]
         visitors.append(visitor)
         return visitor
 
     yield arrive
     for visitor in visitors:
         visitor.context.close()
-    assert [visitor.complaints for visitor in visitors] == [[] for _ in visitors]
+    assert [visitor.console_errors for visitor in visitors] == [[] for _ in visitors]

@@ -8,11 +8,17 @@ from scipy import stats
 from tertulia import sample
 from tertulia.core.dialogue import Dialogue, Persona, Turn
 from tertulia.core.errors import BotError, DataError, UnknownName, UsageError
+from tertulia.core.estimate import Estimate
 from tertulia.core.reply import Ask, Provenance, Reply
 from tertulia.core.text import squash
-from tertulia.judge.rank import RankConfig, Setting, difference, judge_rank, rank_tasks, settings_of
+from tertulia.judge.config import PersonaSetting, RankConfig
+from tertulia.judge.rank import judge_rank, rank_candidates, settings_of
+from tertulia.judge.ranking_tasks import rank_tasks
+from tertulia.metrics.registry import metric_named
+from tertulia.metrics.significance import compare, estimates
+from tertulia.talk.bot import Bot
 
-TALKS = sample.dialogues("valid")
+DIALOGUES = sample.dialogues("valid")
 CONFIG = RankConfig(candidates=10)
 
 
@@ -20,7 +26,7 @@ class Scorer:
     """Ranks with a function of (ask, candidate)."""
 
     spec = "scorer"
-    summary = "Scores as told."
+    summary = "Scores by a function."
 
     def __init__(self, score) -> None:  # type: ignore[no-untyped-def]
         self.one, self.asked = score, []
@@ -33,29 +39,38 @@ class Scorer:
         return [[self.one(ask, text) for text in texts] for ask, texts in zip(asks, candidates, strict=True)]
 
 
-def truth_teller(talks: list[Dialogue]) -> Scorer:
+def figures(bot: Bot, tasks, config: RankConfig, **options) -> dict[str, Estimate]:  # type: ignore[no-untyped-def]
+    """The figure of each metric."""
+    scores = judge_rank(bot, tasks, config, **options)
+    metrics = {score.metric: metric_named(score.metric) for score in scores}
+    return {s.metric: e for s, e in zip(scores, estimates(scores, metrics, seed=config.seed), strict=True)}
+
+
+def oracle(talks: list[Dialogue]) -> Scorer:
     next_of = {tuple(t.text for t in d.turns[:i]): d.turns[i].text for d in talks for i in range(1, len(d.turns))}
     return Scorer(lambda ask, text: float(next_of[tuple(t.text for t in ask.dialogue.turns)] == text))
 
 
-def test_every_reply_is_a_task_with_its_truth_in_place() -> None:
-    tasks = rank_tasks(TALKS, CONFIG)
-    assert len(tasks) == sum(len(d.turns) - 1 for d in TALKS)
+def test_every_reply_is_a_task_with_the_index_of_the_truth() -> None:
+    tasks = rank_tasks(DIALOGUES, CONFIG)
+    assert len(tasks) == sum(len(d.turns) - 1 for d in DIALOGUES)
     for task in tasks:
         assert len(task.candidates) == 10
         assert task.candidates[task.truth] == task.exchange.response.text
         assert task.exchange.id.startswith(task.dialogue + "#")
 
 
-def test_the_truth_stands_anywhere() -> None:
-    places = [task.truth for seed in range(3) for task in rank_tasks(TALKS, RankConfig(candidates=10, seed=seed))]
-    assert stats.chisquare([places.count(k) for k in range(10)]).pvalue > 0.001
+def test_the_position_of_the_truth_is_uniform() -> None:
+    positions = [
+        task.truth for seed in range(3) for task in rank_tasks(DIALOGUES, RankConfig(candidates=10, seed=seed))
+    ]
+    assert stats.chisquare([positions.count(k) for k in range(10)]).pvalue > 0.001
 
 
-def test_no_distractor_is_the_truth_or_from_its_dialogue_or_there_twice() -> None:
-    own = {d.id: {squash(t.text).lower() for t in d.turns[1:]} for d in TALKS}
-    everywhere = {squash(t.text).lower() for d in TALKS for t in d.turns[1:]}
-    for task in rank_tasks(TALKS, CONFIG):
+def test_distractors_are_distinct_and_from_other_dialogues() -> None:
+    own = {d.id: {squash(t.text).lower() for t in d.turns[1:]} for d in DIALOGUES}
+    everywhere = {squash(t.text).lower() for d in DIALOGUES for t in d.turns[1:]}
+    for task in rank_tasks(DIALOGUES, CONFIG):
         others = [squash(c).lower() for i, c in enumerate(task.candidates) if i != task.truth]
         assert len({*others, squash(task.candidates[task.truth]).lower()}) == 10
         assert set(others) <= everywhere
@@ -63,7 +78,7 @@ def test_no_distractor_is_the_truth_or_from_its_dialogue_or_there_twice() -> Non
         assert set(others) <= elsewhere
 
 
-def test_texts_that_differ_only_in_case_and_blanks_are_the_same_reply() -> None:
+def test_texts_that_differ_only_in_case_and_spaces_are_the_same_reply() -> None:
     talks = [
         Dialogue(f"d{i}", (Turn("a", "hi"), Turn("b", text)))
         for i, text in enumerate(["Oh  yes", "oh yes", "OH YES\n", *(f"reply number {i}" for i in range(12))])
@@ -73,46 +88,46 @@ def test_texts_that_differ_only_in_case_and_blanks_are_the_same_reply() -> None:
             assert len({squash(c).lower() for c in task.candidates}) == 6
 
 
-def test_a_perfect_scorer_gets_everything() -> None:
-    tasks = rank_tasks(TALKS, CONFIG)
-    result = judge_rank(truth_teller(TALKS), tasks, CONFIG)
-    assert {name: (e.value, e.low, e.high) for name, e in result.figures.items()} == dict.fromkeys(
+def test_a_perfect_scorer_has_perfect_figures() -> None:
+    tasks = rank_tasks(DIALOGUES, CONFIG)
+    result = figures(oracle(DIALOGUES), tasks, CONFIG)
+    assert {name: (e.value, e.low, e.high) for name, e in result.items()} == dict.fromkeys(
         CONFIG.metrics, (1.0, 1.0, 1.0)
     )
-    assert set(result.ranks) == {1}
-    assert result.figures["hits@1"].n == len(tasks)
+    assert set(rank_candidates(oracle(DIALOGUES), tasks, PersonaSetting("own")).tolist()) == {1}
+    assert result["hits@1"].n == len(tasks)
 
 
-def test_a_scorer_that_says_the_same_of_all_gets_what_chance_gets() -> None:
-    tasks = [t for seed in range(4) for t in rank_tasks(TALKS, RankConfig(candidates=10, seed=seed))]
-    result = judge_rank(Scorer(lambda ask, text: 0.0), tasks, CONFIG)
+def test_a_constant_scorer_performs_at_chance() -> None:
+    tasks = [t for seed in range(4) for t in rank_tasks(DIALOGUES, RankConfig(candidates=10, seed=seed))]
+    result = figures(Scorer(lambda ask, text: 0.0), tasks, CONFIG)
     slack = 4 * math.sqrt(0.1 * 0.9 / len(tasks))
-    assert abs(result.figures["hits@1"].value - 0.1) < slack
-    assert abs(result.figures["hits@5"].value - 0.5) < 4 * math.sqrt(0.25 / len(tasks))
+    assert abs(result["hits@1"].value - 0.1) < slack
+    assert abs(result["hits@5"].value - 0.5) < 4 * math.sqrt(0.25 / len(tasks))
 
 
-def test_a_scorer_that_likes_a_place_gets_what_chance_gets() -> None:
-    tasks = [t for seed in range(4) for t in rank_tasks(TALKS, RankConfig(candidates=10, seed=seed))]
+def test_a_scorer_with_a_favourite_position_performs_at_chance() -> None:
+    tasks = [t for seed in range(4) for t in rank_tasks(DIALOGUES, RankConfig(candidates=10, seed=seed))]
 
     class LastIsBest(Scorer):
         def score(self, asks: Sequence[Ask], candidates: Sequence[Sequence[str]], /) -> list[list[float]]:
             return [[float(i) for i, _ in enumerate(texts)] for texts in candidates]
 
-    found = judge_rank(LastIsBest(None), tasks, CONFIG).figures["hits@1"].value
-    assert abs(found - 0.1) < 4 * math.sqrt(0.1 * 0.9 / len(tasks))
+    value = figures(LastIsBest(None), tasks, CONFIG)["hits@1"].value
+    assert abs(value - 0.1) < 4 * math.sqrt(0.1 * 0.9 / len(tasks))
 
 
 def test_the_same_seed_gives_the_same_tasks_and_figures() -> None:
     again = RankConfig(candidates=10, seed=5)
-    assert rank_tasks(TALKS, again) == rank_tasks(TALKS, again)
-    assert rank_tasks(TALKS, again) != rank_tasks(TALKS, RankConfig(candidates=10, seed=6))
-    tasks = rank_tasks(TALKS, again)
+    assert rank_tasks(DIALOGUES, again) == rank_tasks(DIALOGUES, again)
+    assert rank_tasks(DIALOGUES, again) != rank_tasks(DIALOGUES, RankConfig(candidates=10, seed=6))
+    tasks = rank_tasks(DIALOGUES, again)
     constant = Scorer(lambda ask, text: 0.0)
     assert judge_rank(constant, tasks, again) == judge_rank(constant, tasks, again)
 
 
-def test_the_size_of_the_batch_changes_nothing_but_the_progress() -> None:
-    tasks = rank_tasks(TALKS, CONFIG)[:30]
+def test_the_batch_size_changes_only_the_progress() -> None:
+    tasks = rank_tasks(DIALOGUES, CONFIG)[:30]
     done: list[int] = []
     by_seven = judge_rank(Scorer(lambda ask, text: len(text)), tasks, CONFIG, batch=7, progress=done.append)
     assert by_seven == judge_rank(Scorer(lambda ask, text: len(text)), tasks, CONFIG)
@@ -120,16 +135,16 @@ def test_the_size_of_the_batch_changes_nothing_but_the_progress() -> None:
 
 
 def test_only_one_speaker() -> None:
-    tasks = rank_tasks(TALKS, RankConfig(candidates=10, speaker="b"))
-    said_by_b = {t.text for d in TALKS for t in d.turns if t.speaker == "b"}
+    tasks = rank_tasks(DIALOGUES, RankConfig(candidates=10, speaker="b"))
+    said_by_b = {t.text for d in DIALOGUES for t in d.turns if t.speaker == "b"}
     assert {t.exchange.response.speaker for t in tasks} == {"b"}
     assert all(set(t.candidates) <= said_by_b for t in tasks)
 
 
 @pytest.mark.parametrize("persona", ["own", "none"])
-def test_the_bot_knows_the_persona_it_is_told_of(persona: str) -> None:
+def test_the_bot_is_shown_the_persona_of_the_setting(persona: str) -> None:
     config = RankConfig(candidates=10, persona=persona)  # type: ignore[arg-type]
-    tasks = rank_tasks(TALKS, config)[:20]
+    tasks = rank_tasks(DIALOGUES, config)[:20]
     scorer = Scorer(lambda ask, text: 0.0)
     judge_rank(scorer, tasks, config)
     for ask, task in zip(scorer.asked, tasks, strict=True):
@@ -144,60 +159,64 @@ def small(count: int) -> list[Dialogue]:
 
 
 def test_too_few_replies_is_a_clear_error() -> None:
-    with pytest.raises(DataError, match=r"19 replies are too few to rank among 10\.\n.*--candidates"):
+    with pytest.raises(DataError, match=r"19 replies are too few to rank among 10 candidates\.\n.*--candidates"):
         rank_tasks(small(19), CONFIG)
     assert len(rank_tasks(small(20), CONFIG)) == 20
     with pytest.raises(DataError, match="0 replies"):
         rank_tasks([], CONFIG)
 
 
-def test_many_replies_of_one_dialogue_are_too_few_too() -> None:
+def test_one_long_dialogue_has_no_distractors_of_its_own() -> None:
     one = Dialogue("long", tuple(Turn("ab"[i % 2], f"turn {i}") for i in range(60)))
-    with pytest.raises(DataError, match="Found only 3 replies from other dialogues to set beside one of long"):
+    with pytest.raises(DataError, match="Only 3 replies from other dialogues are available as distractors for long"):
         rank_tasks([one, *small(3)], CONFIG)
 
 
-def test_bots_that_cannot_rank_say_so() -> None:
+def test_a_bot_that_cannot_rank_is_an_error() -> None:
     class Talker:
         spec = "talker"
-        summary = "Only talks."
+        summary = "Cannot rank."
 
         def reply(self, asks: Sequence[Ask], /) -> list[Reply]:
             return [Reply("x", Provenance(self.spec)) for _ in asks]
 
     with pytest.raises(BotError, match="'talker' cannot rank"):
-        judge_rank(Talker(), rank_tasks(TALKS, CONFIG), CONFIG)
+        judge_rank(Talker(), rank_tasks(DIALOGUES, CONFIG), CONFIG)
 
 
-def test_unknown_metrics_are_known_before_the_work() -> None:
+def test_metrics_that_do_not_fit_are_errors_before_the_work() -> None:
     scorer = Scorer(lambda ask, text: 0.0)
     with pytest.raises(UnknownName, match="hits@1"):
-        judge_rank(scorer, rank_tasks(TALKS, CONFIG), RankConfig(candidates=10, metrics=("hit@3",)))
-    with pytest.raises(UsageError, match="1in11 cannot be told of replies among 10"):
-        judge_rank(scorer, rank_tasks(TALKS, CONFIG), RankConfig(candidates=10, metrics=("1in11",)))
+        judge_rank(scorer, rank_tasks(DIALOGUES, CONFIG), RankConfig(candidates=10, metrics=("hit@3",)))
+    with pytest.raises(UsageError, match="1in11 needs 11 candidates, but there are only 10"):
+        judge_rank(scorer, rank_tasks(DIALOGUES, CONFIG), RankConfig(candidates=10, metrics=("1in11",)))
+    with pytest.raises(UsageError, match="'f1' is a metric of replies"):
+        judge_rank(scorer, rank_tasks(DIALOGUES, CONFIG), RankConfig(candidates=10, metrics=("f1",)))
     assert scorer.asked == []
 
 
-def test_as_json() -> None:
-    result = judge_rank(truth_teller(TALKS), rank_tasks(TALKS, CONFIG), CONFIG)
-    assert result.as_json()["bot"] == "scorer"
-    assert result.as_json()["mrr"]["value"] == 1.0
-    assert (result.as_json()["persona"], result.as_json()["wording"]) == ("own", "original")
-    assert list(result.as_json()["by_length"]) == ["1", "2", "3-4", "5-8", "9-16"]
+def test_scores_name_the_replies_and_their_dialogues() -> None:
+    tasks = rank_tasks(DIALOGUES, CONFIG)
+    scores = judge_rank(oracle(DIALOGUES), tasks, CONFIG, subject="me")
+    assert [score.key for score in scores] == [("me", "own, original", metric) for metric in CONFIG.metrics]
+    for score in scores:
+        assert score.units == tuple(task.exchange.id for task in tasks)
+        assert score.clusters == tuple(task.dialogue for task in tasks)
 
 
-def loudest() -> Scorer:
-    """Likes long replies: right now and then, and hardly ever tied."""
+def longest() -> Scorer:
+    """Prefers long replies: sometimes right, hardly ever tied."""
     return Scorer(lambda ask, text: len(text) + len(text.split()) / 100)
 
 
-def test_every_measure_against_a_naive_count() -> None:
+def test_every_metric_against_a_naive_count() -> None:
     names = ("hits@1", "hits@3", "recall@2", "hits@7", "mrr", "1in2", "recall@2in5")
     config = RankConfig(candidates=10, metrics=names)
-    tasks = rank_tasks(TALKS, config)
-    result = judge_rank(loudest(), tasks, config)
+    tasks = rank_tasks(DIALOGUES, config)
+    result = figures(longest(), tasks, config)
+    ranks = rank_candidates(longest(), tasks, PersonaSetting("own"))
     expected = dict.fromkeys(names, 0.0)
-    for task, rank in zip(tasks, result.ranks, strict=True):
+    for task, rank in zip(tasks, ranks.tolist(), strict=True):
         mine = len(task.candidates[task.truth]) + len(task.candidates[task.truth].split()) / 100
         others = [len(c) + len(c.split()) / 100 for i, c in enumerate(task.candidates) if i != task.truth]
         assert sum(o > mine for o in others) < rank <= 1 + sum(o >= mine for o in others)
@@ -209,61 +228,56 @@ def test_every_measure_against_a_naive_count() -> None:
         fives = list(combinations(better, 4))
         expected["recall@2in5"] += sum(sum(four) < 2 for four in fives) / len(fives)
     for name in names:
-        assert result.figures[name].value == pytest.approx(expected[name] / len(tasks)), name
-        assert result.figures[name].low < result.figures[name].value < result.figures[name].high
+        assert result[name].value == pytest.approx(expected[name] / len(tasks)), name
+        assert result[name].low < result[name].value < result[name].high
 
 
-def test_the_parts_by_length_make_the_whole() -> None:
-    result = judge_rank(loudest(), rank_tasks(TALKS, CONFIG), CONFIG)
-    parts = [figures["hits@1"] for figures in result.by_length.values()]
-    assert sum(part.n for part in parts) == result.figures["hits@1"].n
-    mean = sum(part.value * part.n for part in parts) / sum(part.n for part in parts)
-    assert mean == pytest.approx(result.figures["hits@1"].value)
-    assert result.by_length["1"]["hits@1"].n == len(TALKS)
-    assert all(part.low < part.high for part in parts)
-
-
-def test_a_figure_does_not_depend_on_what_else_is_counted() -> None:
+def test_a_figure_does_not_depend_on_the_other_metrics() -> None:
     """All figures come from the same draws of dialogues: alone or together, they are the same."""
-    tasks = rank_tasks(TALKS, CONFIG)
-    alone = judge_rank(loudest(), tasks, RankConfig(candidates=10, metrics=("mrr",))).figures["mrr"]
-    both = judge_rank(loudest(), tasks, CONFIG).figures["mrr"]
+    tasks = rank_tasks(DIALOGUES, CONFIG)
+    alone = figures(longest(), tasks, RankConfig(candidates=10, metrics=("mrr",)))["mrr"]
+    both = figures(longest(), tasks, CONFIG)["mrr"]
     assert (alone.value, alone.low, alone.high) == pytest.approx((both.value, both.low, both.high))
 
 
-def test_the_difference_between_a_bot_and_itself_is_nothing() -> None:
-    tasks = rank_tasks(TALKS, CONFIG)
+def test_the_difference_between_a_bot_and_itself_is_zero() -> None:
+    tasks = rank_tasks(DIALOGUES, CONFIG)
     one, again = (judge_rank(Scorer(lambda ask, text: 0.0), tasks, CONFIG) for _ in range(2))
-    for figure in difference(one, again, tasks, CONFIG).figures.values():
+    for first, second in zip(one, again, strict=True):
+        comparison = compare(first, second, metric_named(first.metric))
+        assert comparison is not None
+        figure = comparison.estimate
         assert (figure.value, figure.low, figure.high, figure.n) == (0, 0, 0, len(tasks))
 
 
-def test_the_difference_is_that_of_the_means_and_surer() -> None:
-    tasks = rank_tasks(TALKS, CONFIG)
-    best, other = judge_rank(truth_teller(TALKS), tasks, CONFIG), judge_rank(loudest(), tasks, CONFIG)
-    found = difference(best, other, tasks, CONFIG)
-    assert (found.bot, found.than, found.setting) == ("scorer", "scorer", Setting("own"))
-    ahead, theirs = found.figures["hits@1"], other.figures["hits@1"]
-    assert ahead.value == pytest.approx(1 - theirs.value)
-    assert (ahead.low, ahead.high) == pytest.approx((1 - theirs.high, 1 - theirs.low))
-    assert difference(other, best, tasks, CONFIG).figures["hits@1"].value == pytest.approx(-ahead.value)
+def test_the_difference_is_that_of_the_means() -> None:
+    tasks = rank_tasks(DIALOGUES, CONFIG)
+    best, other = (judge_rank(bot, tasks, CONFIG)[0] for bot in (oracle(DIALOGUES), longest()))
+    expected = figures(longest(), tasks, CONFIG)["hits@1"]
+    ahead = compare(best, other, metric_named("hits@1"))
+    behind = compare(other, best, metric_named("hits@1"))
+    assert ahead is not None
+    assert behind is not None
+    assert ahead.estimate.value == pytest.approx(1 - expected.value)
+    assert (ahead.estimate.low, ahead.estimate.high) == pytest.approx((1 - expected.high, 1 - expected.low))
+    assert behind.estimate.value == pytest.approx(-ahead.estimate.value)
 
 
-def dressed(own: Persona | None, their: Persona | None) -> list[Dialogue]:
+def with_personas(own: Persona | None, their: Persona | None) -> list[Dialogue]:
     personas = {name: p for name, p in (("b", own), ("a", their)) if p}
     return [Dialogue(f"d{i}", (Turn("a", "hi"), Turn("b", f"reply {i}")), personas) for i in range(30)]
 
 
-def test_settings_show_what_they_say() -> None:
+def test_settings_show_the_personas_they_name() -> None:
     own, their = Persona(("I sail.",), ("Boats are mine.",)), Persona(("I cook.",), ("Pots are mine.",))
-    tasks = rank_tasks(dressed(own, their), CONFIG)
+    tasks = rank_tasks(with_personas(own, their), CONFIG)
     seen = {}
-    for whose in ("none", "own", "their", "both"):
+    for scope in ("none", "own", "their", "both"):
         for wording in ("original", "revised"):
             scorer = Scorer(lambda ask, text: 0.0)
-            judge_rank(scorer, tasks, CONFIG, setting=Setting(whose, wording))
+            judge_rank(scorer, tasks, CONFIG, setting=PersonaSetting(scope, wording))
             personas = scorer.asked[0].dialogue.personas
-            seen[whose, wording] = {name: p.sentences for name, p in personas.items()}
+            seen[scope, wording] = {name: p.sentences for name, p in personas.items()}
     original, revised = {"b": ("I sail.",), "a": ("I cook.",)}, {"b": ("Boats are mine.",), "a": ("Pots are mine.",)}
     for wording, all_of in (("original", original), ("revised", revised)):
         assert seen["none", wording] == {}
@@ -272,26 +286,32 @@ def test_settings_show_what_they_say() -> None:
         assert seen["both", wording] == all_of
 
 
-def test_a_setting_is_judged_on_the_replies_that_have_it() -> None:
-    half = dressed(Persona(("I sail.",)), None) + [
+def test_a_setting_is_judged_on_the_replies_that_have_its_personas() -> None:
+    half = with_personas(Persona(("I sail.",)), None) + [
         Dialogue(f"e{i}", (Turn("a", "hi"), Turn("b", f"answer {i}"))) for i in range(20)
     ]
     tasks = rank_tasks(half, CONFIG)
     counts = {}
-    for setting in (Setting(), Setting("own"), Setting("own", "revised"), Setting("their"), Setting("both")):
+    for setting in (
+        PersonaSetting(),
+        PersonaSetting("own"),
+        PersonaSetting("own", "revised"),
+        PersonaSetting("their"),
+        PersonaSetting("both"),
+    ):
         scorer = Scorer(lambda ask, text: 0.0)
-        figure = judge_rank(scorer, tasks, CONFIG, setting=setting).figures["hits@1"]
+        figure = figures(scorer, tasks, CONFIG, setting=setting)["hits@1"]
         counts[str(setting)] = figure.n
         assert len(scorer.asked) == figure.n
         assert math.isnan(figure.value) == (figure.n == 0)
     assert counts == {"none": 50, "own, original": 30, "own, revised": 0, "their, original": 0, "both, original": 0}
 
 
-def test_which_settings_there_are() -> None:
-    with_personas, without = rank_tasks(TALKS, CONFIG), rank_tasks(small(30), CONFIG)
-    assert settings_of(RankConfig(), with_personas) == [Setting("own", "original")]
-    assert settings_of(RankConfig(), without) == [Setting("none")]
-    assert settings_of(RankConfig(persona="own"), without) == [Setting("own")]  # type: ignore[arg-type]
+def test_settings_of_a_config() -> None:
+    with_personas, without = rank_tasks(DIALOGUES, CONFIG), rank_tasks(small(30), CONFIG)
+    assert settings_of(RankConfig(), with_personas) == [PersonaSetting("own", "original")]
+    assert settings_of(RankConfig(), without) == [PersonaSetting("none")]
+    assert settings_of(RankConfig(persona="own"), without) == [PersonaSetting("own")]  # type: ignore[arg-type]
     grid = RankConfig(persona=("none", "own", "both"), wording=("original", "revised"))
     assert [str(s) for s in settings_of(grid, without)] == [
         "none",
@@ -300,4 +320,4 @@ def test_which_settings_there_are() -> None:
         "both, original",
         "both, revised",
     ]
-    assert settings_of(RankConfig(wording=("revised",)), with_personas) == [Setting("own", "revised")]
+    assert settings_of(RankConfig(wording=("revised",)), with_personas) == [PersonaSetting("own", "revised")]

@@ -8,11 +8,15 @@ import pytest
 from tertulia.core.dialogue import Dialogue, Turn
 from tertulia.core.errors import UsageError
 from tertulia.core.estimate import Estimate
+from tertulia.core.score import Score
 from tertulia.corpus.load import save_dialogues
-from tertulia.judge.rank import RankConfig, RankResult, Setting
-from tertulia.judge.rank_report import write_rank_report
-from tertulia.judge.rank_run import RankOutcome, run_rank
-from tertulia.judge.rank_tables import PERSONACHAT, UBUNTU, paper_table, planned, short
+from tertulia.judge.config import RankConfig
+from tertulia.judge.document import short
+from tertulia.judge.paper_tables import PERSONACHAT_RANKERS, UBUNTU, paper_tables
+from tertulia.judge.rank import run_rank
+from tertulia.judge.report import report_run, save_judged
+from tertulia.judge.runs import JudgedRun, Subject
+from tertulia.metrics.registry import metric_named
 
 GRID = RankConfig(
     candidates=10, limit=60, persona=("none", "own"), wording=("original", "revised"), metrics=("hits@1", "1in2")
@@ -20,7 +24,7 @@ GRID = RankConfig(
 
 
 @pytest.fixture(scope="module")
-def outcome() -> RankOutcome:
+def run() -> JudgedRun:
     return run_rank(GRID.model_copy(update={"table": "personachat"}))
 
 
@@ -32,95 +36,145 @@ def few(tmp_path: Path) -> Path:
     return file
 
 
-def test_all_bots_in_all_settings_on_the_same_replies(outcome: RankOutcome) -> None:
-    assert [str(s) for s in outcome.settings] == ["none", "own, original", "own, revised"]
-    assert [[r.bot for r in row] for row in outcome.results] == [["tfidf:sample"] * 3, ["generic"] * 3]
-    assert [[r.setting for r in row] for row in outcome.results] == [list(outcome.settings)] * 2
-    assert {r.figures["hits@1"].n for r in outcome.rows} == {outcome.tasks} == {60}
-    assert outcome.chance == pytest.approx(0.1)
-    assert [(d.bot, d.than, d.setting) for d in outcome.differences] == [
-        ("tfidf:sample", "generic", s) for s in outcome.settings
+SETTINGS = ("none", "own, original", "own, revised")
+
+
+def test_all_bots_are_judged_in_all_settings_on_the_same_replies(run: JudgedRun) -> None:
+    assert run.settings == SETTINGS
+    assert [(s.name, s.kind) for s in run.subjects] == [("tfidf:sample", "tfidf"), ("generic", "generic")]
+    assert [score.key for score in run.scores] == [
+        (bot, setting, metric)
+        for bot in ("tfidf:sample", "generic")
+        for setting in SETTINGS
+        for metric in ("hits@1", "1in2")
     ]
-    for found, ours, theirs in zip(outcome.differences, *outcome.results, strict=True):
-        expected = ours.figures["hits@1"].value - theirs.figures["hits@1"].value
-        assert found.figures["hits@1"].value == pytest.approx(expected)
+    assert {score.units for score in run.scores} == {run.scores[0].units}
+    assert {len(score.units) for score in run.scores} == {run.details["tasks"]} == {60}
+    assert run.details["chance"] == pytest.approx(0.1)
+    figures = run.estimates()
+    compared = [c for c in run.comparisons() if c.metric == "hits@1"]
+    assert [(c.subject, c.baseline, c.setting) for c in compared] == [("generic", "tfidf:sample", s) for s in SETTINGS]
+    for c in compared:
+        expected = figures["generic", c.setting, "hits@1"].value - figures["tfidf:sample", c.setting, "hits@1"].value
+        assert c.estimate.value == pytest.approx(expected)
 
 
-def test_everything_is_json(outcome: RankOutcome) -> None:
-    told = json.loads(json.dumps(outcome.as_json(), allow_nan=False))
-    assert [row["bot"] for row in told["bots"]] == ["tfidf:sample"] * 3 + ["generic"] * 3
-    assert told["bots"][2]["wording"] == "revised"
-    assert told["differences"][0]["than"] == "generic"
-    assert told["settings"]["limit"] == told["tasks"] == 60
-    assert told["table"]["rows"][1][:3] == ["  paper: IR", ".214", ".410"]
+def test_items_lead_from_a_unit_to_its_texts(run: JudgedRun) -> None:
+    items = {item.unit: item.content for item in run.items}
+    assert set(items) == set(run.scores[0].units)
+    for content in items.values():
+        assert content["candidates"][content["truth"]] == content["reference"]
+        assert len(content["context"]) == content["turns"]
 
 
-def test_bots_that_differ_in_an_option_only_are_told_apart(few: Path) -> None:
+def test_the_report_as_json(run: JudgedRun) -> None:
+    report = json.loads(json.dumps(report_run(run).json, allow_nan=False))
+    assert [(f["subject"], f["setting"]) for f in report["figures"][::2]] == [
+        (bot, setting) for bot in ("tfidf:sample", "generic") for setting in SETTINGS
+    ]
+    assert report["comparisons"][0]["baseline"] == "tfidf:sample"
+    assert report["run"]["config"]["limit"] == report["run"]["details"]["tasks"] == 60
+    assert report["tables"][0]["rows"][1][:3] == ["  paper: IR", ".214", ".410"]
+    by_length = [
+        f for f in report["by_length"] if (f["subject"], f["setting"], f["metric"]) == ("generic", "none", "1in2")
+    ]
+    assert sum(f["n"] for f in by_length) == 60
+    mean = sum(f["value"] * f["n"] for f in by_length) / 60
+    assert mean == pytest.approx(run.estimates()["generic", "none", "1in2"].value)
+
+
+def test_bots_that_differ_only_in_an_option_have_different_names(few: Path) -> None:
     weightless = f"tfidf:{few}?rank_persona_weight=0"
-    outcome = run_rank(RankConfig(bots=(f"tfidf:{few}", weightless), limit=20, metrics=("mrr",)))
-    assert [row[0].bot for row in outcome.results] == [f"tfidf:{few}", weightless]
+    run = run_rank(RankConfig(bots=(f"tfidf:{few}", weightless), limit=20, metrics=("mrr",)))
+    assert [subject.name for subject in run.subjects] == [f"tfidf:{few}", weightless]
 
 
 def test_personas_that_the_data_does_not_have(few: Path) -> None:
     config = RankConfig(bots=("generic", f"tfidf:{few}"), data=str(few), candidates=5)
-    assert [r.setting for r in run_rank(config).rows] == [Setting("none")] * 2
-    outcome = run_rank(config.model_copy(update={"persona": ("none", "own")}))
-    assert [r.figures["hits@1"].n for r in outcome.rows] == [30, 0, 30, 0]
-    assert math.isnan(outcome.rows[1].figures["mrr"].value)
-    assert [d.setting for d in outcome.differences] == [Setting("none")]
-    assert "persona own, original: the data has no such personas, n = 0." in outcome.notes
-    assert outcome.as_json()["bots"][1]["mrr"]["value"] is None
+    assert run_rank(config).settings == ("none",)
+    run = run_rank(config.model_copy(update={"persona": ("none", "own")}))
+    figures = run.estimates()
+    assert [e.n for (_, _, metric), e in figures.items() if metric == "hits@1"] == [30, 0, 30, 0]
+    assert math.isnan(figures["generic", "own, original", "mrr"].value)
+    assert {c.setting for c in run.comparisons()} == {"none"}
+    assert "persona own, original: the data has no such personas, n = 0." in run.notes
+    empty = [f for f in report_run(run).json["figures"] if f["setting"] == "own, original"]
+    assert {f["value"] for f in empty} == {None}
 
 
-def test_a_table_brings_what_it_needs() -> None:
-    ubuntu = planned(RankConfig(table="ubuntu"))
-    assert (ubuntu.candidates, ubuntu.metrics[0]) == (10, "1in2")
-    given = planned(RankConfig(table="ubuntu", candidates=20, metrics=("mrr", "1in2")))
-    assert given.candidates == 20
-    assert given.metrics == ("mrr", "1in2", "recall@1in10", "recall@2in10", "recall@5in10")
-    assert planned(RankConfig(table="personachat", wording=("original",))).wording == ("original",)
-    assert planned(RankConfig()) == RankConfig()
+def test_a_single_file_has_no_split(few: Path) -> None:
+    assert RankConfig(data=str(few)).selected_split is None
+    assert RankConfig(data=str(few), split="test").selected_split == "test"
+    assert RankConfig().selected_split == "valid"
+    assert RankConfig(split="").selected_split is None
 
 
-def result(bot: str, setting: Setting, value: float) -> RankResult:
-    names = ("hits@1", "1in2", "recall@1in10", "recall@2in10", "recall@5in10")
-    return RankResult(bot, dict.fromkeys(names, Estimate(value, value - 0.01, value + 0.01, 99)), (1,), setting)
+def test_a_table_sets_what_it_needs() -> None:
+    def config(**given: object) -> dict[str, object]:
+        return dict(run_rank(RankConfig(bots=("generic",), limit=20, **given)).config)  # type: ignore[arg-type]
+
+    ubuntu = config(table="ubuntu")
+    assert (ubuntu["candidates"], ubuntu["metrics"][0]) == (10, "1in2")  # type: ignore[index]
+    given = config(table="ubuntu", candidates=20, metrics=("mrr", "1in2"))
+    assert given["candidates"] == 20
+    assert given["metrics"] == ["mrr", "1in2", "recall@1in10", "recall@2in10", "recall@5in10"]
+    assert config(table="personachat", wording=("original",))["wording"] == ["original"]
+    with pytest.raises(UsageError, match="one setting"):
+        config(table="ubuntu", persona=("none", "own"))
 
 
-def test_the_table_of_persona_chat() -> None:
-    settings = [Setting(), Setting("own", "original"), Setting("own", "revised"), Setting("their", "original")]
-    results = [[result(bot, s, 0.3) for s in settings] for bot in ("tfidf:train", "starspace", "mine:x", "kv-memory")]
-    table = paper_table("personachat", results, ["Ours: so and so."])
-    assert table.head == ("", "none", "own, original", "own, revised", "their, original")
+def judged(table: str, kinds: dict[str, str], settings: tuple[str, ...], metrics: tuple[str, ...]) -> JudgedRun:
+    """A run in which every metric has the values 1, 0, 1, 0 everywhere."""
+    units = ("a", "b", "c", "d")
+    return JudgedRun(
+        verb="rank",
+        config={"table": table},
+        subjects=tuple(Subject(name, kind=kind) for name, kind in kinds.items()),
+        settings=settings,
+        scores=tuple(
+            Score(name, setting, metric, units, (1.0, 0.0, 1.0, 0.0), ("x",) * 4)
+            for name in kinds
+            for setting in settings
+            for metric in metrics
+        ),
+        metrics={metric: metric_named(metric).info for metric in metrics},
+    )
+
+
+def test_the_persona_chat_table() -> None:
+    settings = (*SETTINGS, "their, original")
+    kinds = {"tfidf:train": "tfidf", "starspace": "starspace", "mine:x": "mine", "runs/kv": "kv-memory"}
+    run = judged("personachat", kinds, settings, ("hits@1",))
+    (table,) = paper_tables(run, run.estimates())
+    assert table.head == ("", *settings)
     rows = {row[0]: row[1:] for row in table.rows}
     assert rows["  paper: IR"] == (".214", ".410", ".207", "")
     assert rows["  paper: KV Profile Memory"] == (".349", ".511", ".351", "")
-    assert rows["mine:x"] == (".300 [.290, .310]",) * 4
+    assert rows["mine:x"] == (".500 [.500, .500]",) * 4
     assert [row[0] for row in table.rows] == [
         "tfidf:train",
         "  paper: IR",
         "starspace",
         "  paper: Starspace",
         "mine:x",
-        "kv-memory",
+        "runs/kv",
         "  paper: KV Profile Memory",
     ]
-    assert table.notes[-1] == "Ours: so and so."
-    assert set(PERSONACHAT) == {"tfidf", "starspace", "profile-memory", "kv-memory"}
+    assert set(PERSONACHAT_RANKERS) == {"tfidf", "starspace", "profile-memory", "kv-memory"}
 
 
-def test_the_table_of_ubuntu() -> None:
-    table = paper_table("ubuntu", [[result("tfidf", Setting(), 0.5)], [result("lstm", Setting(), 0.6)]], [])
+def test_the_ubuntu_table() -> None:
+    metrics = ("1in2", "recall@1in10", "recall@2in10", "recall@5in10")
+    run = judged("ubuntu", {"tfidf": "tfidf", "lstm": "lstm"}, ("none",), metrics)
+    (table,) = paper_tables(run, run.estimates())
     assert table.head[:4] == ("", "tfidf", "lstm", "paper: TF-IDF, v1")
     assert [row[0] for row in table.rows] == ["1 in 2 R@1", "1 in 10 R@1", "1 in 10 R@2", "1 in 10 R@5"]
-    assert table.rows[0][1:3] == ("50.0 [49.0, 51.0]", "60.0 [59.0, 61.0]")
+    assert table.rows[0][1:3] == ("50.0 [50.0, 50.0]",) * 2
     assert [row[5] for row in table.rows] == ["87.8", "60.4", "74.5", "92.6"]
     assert len(table.head) == len(table.rows[0]) == 3 + len(UBUNTU)
-    with pytest.raises(UsageError, match="one setting"):
-        paper_table("ubuntu", [[result("tfidf", Setting(), 0.5), result("tfidf", Setting("own"), 0.5)]], [])
 
 
-def test_figures_in_little_room() -> None:
+def test_short_figures() -> None:
     assert short(Estimate(-0.02, -0.05, 0.01, 9)) == "-.020 [-.050, .010]"
     assert short(Estimate(1.0, 0.999, 1.0, 9)) == "1.000 [.999, 1.000]"
 
@@ -139,13 +193,14 @@ class Page(HTMLParser):
         self.text += data
 
 
-def test_the_report(outcome: RankOutcome, tmp_path: Path) -> None:
-    write_rank_report(outcome, tmp_path / "inside" / "report.html")
-    page = Page(tmp_path / "inside" / "report.html")
+def test_the_report_of_a_run(run: JudgedRun, tmp_path: Path) -> None:
+    save_judged(run, tmp_path / "inside" / "run")
+    page = Page(tmp_path / "inside" / "run" / "report.html")
     assert page.tags.count("svg") == 1
-    assert page.tags.count("table") == 4
-    for text in ("tfidf:sample (own, revised)", "paper: IR", "Differences", "9-16", "Chance hits@1: 0.100"):
+    assert page.tags.count("table") == 6
+    for text in ("own, revised", "paper: IR", "Compared with tfidf:sample", "9-16", "chance hits@1 0.100"):
         assert text in page.text
-    one = run_rank(RankConfig(bots=("generic",), candidates=10, limit=20))
-    write_rank_report(one, tmp_path / "one.html")
-    assert "Differences" not in Page(tmp_path / "one.html").text
+    assert "| paper: IR | .214 |" in (tmp_path / "inside" / "run" / "report.md").read_text()
+    alone = run_rank(RankConfig(bots=("generic",), candidates=10, limit=20))
+    save_judged(alone, tmp_path / "alone")
+    assert "Compared with" not in Page(tmp_path / "alone" / "report.html").text

@@ -3,15 +3,15 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from tertulia.core.estimate import Estimate
-from tertulia.metrics.plots import band_plot
+from tertulia.metrics.plots import OUTCOME_COLOURS, band_plot, outcome_plot, panel_plot, reference_plot
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 def points(svg: str) -> list[str]:
     """The places of the dots."""
-    found = [e for e in ET.fromstring(svg).iter(f"{SVG}path") if e.get("aria-roledescription") == "point"]
-    return [e.get("transform", "") for e in found]
+    points = [e for e in ET.fromstring(svg).iter(f"{SVG}path") if e.get("aria-roledescription") == "point"]
+    return [e.get("transform", "") for e in points]
 
 
 def test_a_curve_with_its_band() -> None:
@@ -30,3 +30,30 @@ def test_without_the_logarithm() -> None:
 
 def test_a_single_point_is_a_picture_too() -> None:
     assert len(points(band_plot([(100.0, Estimate(0.4, 0.3, 0.5, 9))], x="x", y="y"))) == 1
+
+
+def words(svg: str) -> list[str]:
+    return ["".join(t.itertext()) for t in ET.fromstring(svg).iter(f"{SVG}text")]
+
+
+def test_published_values_are_lines_with_names_and_equal_ones_share_theirs() -> None:
+    figures = {"ours": Estimate(0.6, 0.5, 0.7, 9), "theirs": Estimate(0.4, 0.3, 0.5, 9)}
+    svg = reference_plot(figures, {"human": 0.86, "Mitsuku": 0.56, "Cleverbot": 0.56}, title="SSA")
+    assert {"human", "Mitsuku, Cleverbot", "ours", "theirs", "SSA"} <= {*words(svg)}
+    assert len(points(svg)) == 2
+    assert "human" not in words(reference_plot(figures, {}, title="SSA"))
+
+
+def test_every_question_has_a_panel_of_its_own() -> None:
+    one, none = Estimate(3.0, 2.5, 3.5, 9), Estimate(float("nan"))
+    svg = panel_plot({"fluency": {"a": one, "b": one}, "depth": {"a": one, "b": none}}, title="mean")
+    assert {"fluency", "depth", "mean"} <= {*words(svg)}
+    assert len(points(svg)) == 3
+
+
+def test_outcomes_are_stacked_in_the_order_win_tie_loss() -> None:
+    win, tie, loss = Estimate(0.5, 0.4, 0.6, 9), Estimate(0.2, n=9), Estimate(0.3, n=9)
+    svg = outcome_plot({"a : b": (win, tie, loss)})
+    assert {"a : b", "win", "tie", "loss"} <= {*words(svg)}
+    bars = [e for e in ET.fromstring(svg).iter(f"{SVG}path") if e.get("aria-roledescription") == "bar"]
+    assert [e.get("fill") for e in bars] == list(OUTCOME_COLOURS.values())

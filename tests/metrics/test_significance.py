@@ -5,52 +5,70 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tertulia.metrics.significance import bootstrap_difference, bootstrap_differences, bootstrap_mean, bootstrap_means
+from tertulia.core.estimate import Estimate
+from tertulia.core.score import Score
+from tertulia.metrics.metric import MetricInfo
+from tertulia.metrics.registry import metric_named
+from tertulia.metrics.significance import (
+    bootstrap_mean,
+    bootstrap_means,
+    by_group,
+    compare,
+    crossed_estimate,
+    crossed_means,
+    estimate,
+    estimates,
+    paired_difference,
+    paired_ratio,
+    shared_units,
+)
+
+MRR, PERPLEXITY, KL, DISTINCT = (metric_named(name) for name in ("mrr", "perplexity", "KL", "distinct-2"))
 
 
-def width(estimate) -> float:  # type: ignore[no-untyped-def]
-    return float(estimate.high - estimate.low)
+def width(figure: Estimate) -> float:
+    return figure.high - figure.low
 
 
-def test_nothing_measured_is_nan() -> None:
-    nothing = bootstrap_mean(np.array([]))
-    assert nothing.n == 0
-    assert math.isnan(nothing.value)
-    assert math.isnan(nothing.low)
+def test_no_data_gives_nan() -> None:
+    empty = bootstrap_mean(np.array([]))
+    assert empty.n == 0
+    assert math.isnan(empty.value)
+    assert math.isnan(empty.low)
 
 
-def test_it_agrees_with_scipy() -> None:
+def test_the_interval_agrees_with_scipy() -> None:
     values = np.random.default_rng(0).normal(3, 2, 120)
-    ours = bootstrap_mean(values, resamples=5000)
-    theirs = stats.bootstrap(
+    figure = bootstrap_mean(values, resamples=5000)
+    expected = stats.bootstrap(
         (values,), np.mean, n_resamples=5000, method="percentile", rng=np.random.default_rng(1)
     ).confidence_interval
-    assert ours.value == pytest.approx(values.mean())
-    assert ours.n == 120
-    assert ours.low == pytest.approx(theirs.low, abs=0.03)
-    assert ours.high == pytest.approx(theirs.high, abs=0.03)
+    assert figure.value == pytest.approx(values.mean())
+    assert figure.n == 120
+    assert figure.low == pytest.approx(expected.low, abs=0.03)
+    assert figure.high == pytest.approx(expected.high, abs=0.03)
 
 
-def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
+def test_the_interval_has_its_nominal_coverage() -> None:
     source = np.random.default_rng(11)
     for level, least, most in ((0.95, 0.90, 0.985), (0.8, 0.73, 0.87)):
         covered = []
         for trial in range(250):
-            found = bootstrap_mean((source.random(80) < 0.3).astype(float), level=level, resamples=400, seed=trial)
-            covered.append(found.low <= 0.3 <= found.high)
+            figure = bootstrap_mean((source.random(80) < 0.3).astype(float), level=level, resamples=400, seed=trial)
+            covered.append(figure.low <= 0.3 <= figure.high)
         assert least < np.mean(covered) < most
 
 
-def test_the_interval_over_groups_covers_where_the_plain_one_does_not() -> None:
-    """30 dialogues of 10 replies that share much of their luck."""
+def test_the_clustered_interval_covers_where_the_plain_one_does_not() -> None:
+    """30 dialogues of 10 strongly correlated replies."""
     source = np.random.default_rng(5)
-    groups = np.repeat(np.arange(30), 10).tolist()
+    clusters = np.repeat(np.arange(30), 10).tolist()
     plain, clustered = [], []
     for trial in range(150):
         values = np.repeat(source.normal(size=30), 10) + 0.3 * source.normal(size=300)
-        for found, by in ((plain, None), (clustered, groups)):
+        for coverage, by in ((plain, None), (clustered, clusters)):
             e = bootstrap_mean(values, by, resamples=300, seed=trial)
-            found.append(e.low <= 0 <= e.high)
+            coverage.append(e.low <= 0 <= e.high)
     assert np.mean(clustered) > 0.88
     assert np.mean(plain) < 0.75
 
@@ -58,22 +76,22 @@ def test_the_interval_over_groups_covers_where_the_plain_one_does_not() -> None:
 def test_clustered_data_give_wider_intervals() -> None:
     source = np.random.default_rng(3)
     values = np.repeat(source.normal(size=20), 15)
-    groups = [f"dialogue {i // 15}" for i in range(300)]
-    assert width(bootstrap_mean(values, groups)) > 2.5 * width(bootstrap_mean(values))
+    clusters = [f"dialogue {i // 15}" for i in range(300)]
+    assert width(bootstrap_mean(values, clusters)) > 2.5 * width(bootstrap_mean(values))
     alone = [str(i) for i in range(300)]
     assert width(bootstrap_mean(values, alone)) == pytest.approx(width(bootstrap_mean(values)), rel=0.1)
 
 
-def test_groups_of_different_sizes_keep_the_plain_mean() -> None:
+def test_clusters_of_different_sizes_keep_the_plain_mean() -> None:
     values = np.array([1.0, 0, 0, 0, 0, 0])
-    found = bootstrap_mean(values, ["a", "b", "b", "b", "b", "b"])
-    assert found.value == pytest.approx(1 / 6)
-    assert found.low <= found.value <= found.high
+    figure = bootstrap_mean(values, ["a", "b", "b", "b", "b", "b"])
+    assert figure.value == pytest.approx(1 / 6)
+    assert figure.low <= figure.value <= figure.high
 
 
-def test_one_group_alone_cannot_vary() -> None:
-    found = bootstrap_mean(np.array([0.0, 1.0]), ["a", "a"])
-    assert (found.low, found.value, found.high, found.n) == (0.5, 0.5, 0.5, 2)
+def test_a_single_cluster_has_no_variance() -> None:
+    figure = bootstrap_mean(np.array([0.0, 1.0]), ["a", "a"])
+    assert (figure.low, figure.value, figure.high, figure.n) == (0.5, 0.5, 0.5, 2)
 
 
 def test_the_same_seed_gives_the_same_interval() -> None:
@@ -82,71 +100,189 @@ def test_the_same_seed_gives_the_same_interval() -> None:
     assert bootstrap_mean(values, seed=4) != bootstrap_mean(values, seed=5)
 
 
-def test_a_wider_level_is_wider() -> None:
+def test_a_higher_level_gives_a_wider_interval() -> None:
     values = np.random.default_rng(0).random(50)
     half, most = bootstrap_mean(values, level=0.5), bootstrap_mean(values, level=0.99)
     assert most.low < half.low < half.value < half.high < most.high
     assert most.level == 0.99
 
 
-def test_one_group_for_each_value() -> None:
+def test_every_value_needs_a_cluster() -> None:
     with pytest.raises(ValueError, match="length"):
         bootstrap_mean(np.array([1.0, 2.0]), ["a"])
 
 
 def test_large_samples_need_little_memory() -> None:
     tracemalloc.start()
-    found = bootstrap_mean(np.random.default_rng(0).random(200_000), resamples=60)
+    figure = bootstrap_mean(np.random.default_rng(0).random(200_000), resamples=60)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert found.low < 0.5 < found.high
+    assert figure.low < 0.5 < figure.high
     assert peak < 100e6
 
 
-def test_columns_together_are_as_they_are_alone() -> None:
+def test_columns_together_give_the_same_as_alone() -> None:
     source = np.random.default_rng(2)
-    columns, groups = source.random((90, 3)), [f"d{i // 6}" for i in range(90)]
-    together = bootstrap_means(columns, groups, seed=8)
-    for i, found in enumerate(together):
-        alone = bootstrap_mean(columns[:, i], groups, seed=8)
-        assert (found.value, found.low, found.high) == pytest.approx((alone.value, alone.low, alone.high))
-        assert found.n == alone.n == 90
+    columns, clusters = source.random((90, 3)), [f"d{i // 6}" for i in range(90)]
+    together = bootstrap_means(columns, clusters, seed=8)
+    for i, figure in enumerate(together):
+        alone = bootstrap_mean(columns[:, i], clusters, seed=8)
+        assert (figure.value, figure.low, figure.high) == pytest.approx((alone.value, alone.low, alone.high))
+        assert figure.n == alone.n == 90
 
 
-def test_a_column_counts_what_belongs_to_it() -> None:
-    columns = np.array([[1.0, 9.0], [0.0, 1.0], [1.0, 0.0], [0.0, 9.0]])
-    counted = np.array([[True, False], [True, True], [True, True], [True, False]])
-    first, second = bootstrap_means(columns, ["a", "a", "b", "c"], counted=counted)
-    assert (first.value, first.n) == (0.5, 4)
-    assert (second.value, second.low, second.high, second.n) == (0.5, 0.0, 1.0, 2)
-    empty = bootstrap_means(columns, ["a", "a", "b", "c"], counted=np.zeros((4, 2), dtype=bool))[0]
-    assert empty.n == 0
-    assert math.isnan(empty.value)
-    assert math.isnan(empty.low)
+def score(
+    values: list[float], clusters: list[str], *, weights: tuple[float, ...] = (), metric: str = "mrr", first: int = 0
+) -> Score:
+    units = tuple(f"u{i}" for i in range(first, first + len(values)))
+    return Score("bot", "", metric, units, tuple(values), tuple(clusters), weights)
 
 
-def test_a_value_that_is_nan_makes_the_mean_nan() -> None:
-    assert math.isnan(bootstrap_mean(np.array([1.0, math.nan])).value)
+def naive_interval(numerators: np.ndarray, denominators: np.ndarray, clusters: list[str]) -> tuple[float, float]:
+    """Draw clusters one by one and divide the sums anew: slow and obvious."""
+    rng, names, ratios = np.random.default_rng(99), sorted(set(clusters)), []
+    members = {name: [i for i, c in enumerate(clusters) if c == name] for name in names}
+    for _ in range(3000):
+        rows = [i for name in rng.choice(names, len(names)) for i in members[name]]
+        ratios.append(numerators[rows].sum() / denominators[rows].sum())
+    low, high = np.quantile(ratios, [0.025, 0.975])
+    return float(low), float(high)
 
 
-def test_a_difference_of_pairs_is_surer_than_its_parts() -> None:
+SOURCE = np.random.default_rng(7)
+VALUES, WEIGHTS = SOURCE.gamma(3, 2, 60), SOURCE.integers(3, 30, 60).astype(float)
+CLUSTERS = [f"d{i // 4}" for i in range(60)]
+
+
+def test_a_mean_against_a_naive_bootstrap() -> None:
+    figure = estimate(score(VALUES.tolist(), CLUSTERS), MRR)
+    low, high = naive_interval(VALUES, np.ones(60), CLUSTERS)
+    assert (figure.value, figure.n) == (pytest.approx(VALUES.mean()), 60)
+    assert (figure.low, figure.high) == pytest.approx((low, high), rel=0.05)
+
+
+def test_a_ratio_and_a_perplexity_against_a_naive_bootstrap() -> None:
+    weighted = {"weights": tuple(WEIGHTS.tolist())}
+    ratio = estimate(score(VALUES.tolist(), CLUSTERS, metric="KL", **weighted), KL)  # type: ignore[arg-type]
+    ppl = estimate(score(VALUES.tolist(), CLUSTERS, metric="perplexity", **weighted), PERPLEXITY)  # type: ignore[arg-type]
+    low, high = naive_interval(VALUES, WEIGHTS, CLUSTERS)
+    assert ratio.value == pytest.approx(VALUES.sum() / WEIGHTS.sum())
+    assert (ratio.low, ratio.high) == pytest.approx((low, high), rel=0.05)
+    assert (ppl.value, ppl.low, ppl.high) == pytest.approx(tuple(np.exp([ratio.value, ratio.low, ratio.high])))
+    assert ppl.n == ratio.n == 60
+
+
+def test_a_pooled_metric_has_a_value_and_no_interval() -> None:
+    figure = estimate(score([2, 1], ["a", "b"], weights=(4, 2), metric="distinct-2"), DISTINCT)
+    assert (figure.value, figure.n) == (0.5, 6)
+    assert math.isnan(figure.low)
+    one = score([2], ["a"], weights=(4,), metric="distinct-2")
+    assert compare(one, one, DISTINCT) is None
+    with pytest.raises(ValueError, match="cannot be compared"):
+        paired_difference(one, one, DISTINCT)
+
+
+def test_units_without_a_value_are_left_out() -> None:
+    figure = estimate(score([1.0, math.nan, 0.0], ["a", "a", "b"]), MRR)
+    assert (figure.value, figure.low, figure.high, figure.n) == (0.5, 0.0, 1.0, 2)
+    empty = estimate(score([math.nan], ["a"]), MRR)
+    assert (empty.n, math.isnan(empty.value), math.isnan(empty.low)) == (0, True, True)
+    assert estimate(score([], []), MRR).n == 0
+
+
+def test_a_weighted_metric_without_weights_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no weights"):
+        estimate(score([1.0], ["a"], metric="perplexity"), PERPLEXITY)
+
+
+def test_estimates_together_are_the_same_as_alone() -> None:
+    one = score(VALUES.tolist(), CLUSTERS)
+    weighted = score(VALUES.tolist(), CLUSTERS, weights=tuple(WEIGHTS.tolist()), metric="perplexity")
+    part = score(VALUES[:20].tolist(), CLUSTERS[:20])
+    metrics: dict[str, MetricInfo] = {"mrr": MRR, "perplexity": PERPLEXITY}
+    together = estimates([one, weighted, part], metrics, seed=4)
+    assert together == [estimate(s, metrics[s.metric], seed=4) for s in (one, weighted, part)]
+
+
+def test_groups_partition_the_units() -> None:
+    one = score([1.0, 9.0, 0.0, 1.0], ["a", "a", "b", "c"])
+    groups = {"u0": "short", "u2": "short", "u3": "long", "u9": "absent"}
+    (figures,) = by_group([one], {"mrr": MRR}, groups)
+    assert {name: (e.value, e.n) for name, e in figures.items()} == {"short": (0.5, 2), "long": (1.0, 1)}
+    assert (figures["short"].low, figures["short"].high) == (0.0, 1.0)
+
+
+def test_a_paired_difference_is_more_certain_than_its_parts() -> None:
     source = np.random.default_rng(4)
-    ease = source.normal(size=200)
+    ease, alone = source.normal(size=200), [f"c{i}" for i in range(200)]
     one, other = ease + 0.3 + 0.1 * source.normal(size=200), ease + 0.1 * source.normal(size=200)
-    found = bootstrap_difference(one, other)
-    assert found.value == pytest.approx(one.mean() - other.mean())
-    assert found.low < 0.3 < found.high
-    assert width(found) < width(bootstrap_mean(one)) / 3
-    theirs = stats.bootstrap((one - other,), np.mean, method="percentile", rng=source).confidence_interval
-    assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high), abs=0.005)
+    a, b = score(one.tolist(), alone), score(other.tolist(), alone)
+    figure = paired_difference(a, b, MRR)
+    assert figure.value == pytest.approx(one.mean() - other.mean())
+    assert figure.low < 0.3 < figure.high
+    assert width(figure) < width(estimate(a, MRR)) / 3
+    expected = stats.bootstrap((one - other,), np.mean, method="percentile", rng=source).confidence_interval
+    assert (figure.low, figure.high) == pytest.approx((expected.low, expected.high), abs=0.005)
 
 
-def test_the_difference_of_the_same_is_nothing() -> None:
-    values = np.random.default_rng(0).random(40)
-    found = bootstrap_difference(values, values, [i // 4 for i in range(40)])
-    assert (found.value, found.low, found.high, found.n) == (0, 0, 0, 40)
+def test_a_comparison_uses_the_shared_units_only() -> None:
+    a = score([1.0, 0.0, 1.0, 1.0], ["d0", "d0", "d1", "d1"])
+    b = score([0.0, 0.0, math.nan, 5.0], ["d1", "d1", "d2", "d2"], first=2)
+    assert shared_units(a, b) == ["u2", "u3"]
+    figure = paired_difference(a, b, MRR)
+    assert (figure.value, figure.low, figure.high, figure.n) == (1.0, 1.0, 1.0, 2)
+    nothing_shared = paired_difference(a, score([1.0], ["x"], first=50), MRR)
+    assert (nothing_shared.n, math.isnan(nothing_shared.value)) == (0, True)
 
 
-def test_differences_need_pairs() -> None:
-    with pytest.raises(ValueError, match="3 and 2 values are no pairs"):
-        bootstrap_differences(np.zeros((3, 1)), np.zeros((2, 1)))
+def test_the_difference_of_a_score_to_itself_is_zero() -> None:
+    one = score(VALUES.tolist(), CLUSTERS)
+    figure = paired_difference(one, one, MRR)
+    assert (figure.value, figure.low, figure.high, figure.n) == (0, 0, 0, 60)
+
+
+def test_perplexities_are_compared_by_their_ratio() -> None:
+    a = score([2.0, 4.0], ["x", "y"], weights=(1, 2), metric="perplexity")
+    b = score([1.0, 5.0], ["x", "y"], weights=(1, 2), metric="perplexity")
+    comparison = compare(a, b, PERPLEXITY)
+    assert comparison is not None
+    assert comparison.kind == "ratio"
+    assert comparison.estimate.value == pytest.approx(1.0)
+    assert comparison.estimate == paired_ratio(a, b, PERPLEXITY)
+    assert (comparison.estimate.low, comparison.estimate.high) == pytest.approx((math.exp(-0.5), math.exp(1)))
+
+
+def test_raters_who_rate_one_conversation_each_are_clustered_by_conversation() -> None:
+    rng = np.random.default_rng(4)
+    values = rng.normal(size=(60, 1)) + np.repeat(rng.normal(size=(20, 1)), 3, axis=0)
+    conversations = [f"c{i // 3}" for i in range(60)]
+    (nested,) = crossed_means(values, conversations, conversations)
+    (own,) = crossed_means(values, conversations, [str(i) for i in range(60)])
+    assert (nested.low, nested.high) == pytest.approx((own.low, own.high), rel=0.03)
+    means = values.reshape(20, 3).mean(axis=1)
+    expected = stats.t.interval(0.95, 19, means.mean(), means.std(ddof=1) / math.sqrt(20))
+    assert (own.low, own.high) == pytest.approx(expected, rel=0.05)
+
+
+def test_crossed_means_leave_out_missing_values() -> None:
+    columns = np.array([[1.0, math.nan], [0.0, math.nan], [1.0, 0.5], [math.nan, 1.0]])
+    first, second = crossed_means(columns, list("aabb"), list("xyxy"))
+    assert (first.value, first.n, second.value, second.n) == (pytest.approx(2 / 3), 3, 0.75, 2)
+    (empty,) = crossed_means(np.empty((0, 1)), [], [])
+    assert (math.isnan(empty.value), empty.n) == (True, 0)
+
+
+def test_a_score_of_ratings_is_reduced_over_conversations_and_raters() -> None:
+    rng = np.random.default_rng(5)
+    units = tuple(f"u{i}" for i in range(60))
+    raters = {unit: f"r{i % 7}" for i, unit in enumerate(units)}
+    values = rng.integers(1, 8, 60) + np.array([3 * (i % 7 == 0) for i in range(60)])
+    score = Score(
+        "bot", "", "quality", units, (*map(float, values[:-1]), math.nan), tuple(f"c{i // 3}" for i in range(60))
+    )
+    quality = MetricInfo("quality", "rating")
+    figure = crossed_estimate(score, quality, raters)
+    assert (figure.value, figure.n) == (pytest.approx(values[:-1].mean()), 59)
+    assert width(figure) > 1.2 * width(estimate(score, quality))
+    with pytest.raises(ValueError, match="only means"):
+        crossed_estimate(score, PERPLEXITY, raters)

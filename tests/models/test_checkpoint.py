@@ -1,14 +1,15 @@
-"""Folders that explain themselves, and notice when they are damaged."""
+"""Folders of trained models explain themselves, and damage to them is noticed."""
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
+from tertulia.artefacts.manifest import MANIFEST
 from tertulia.core.errors import DataError
 from tertulia.models.checkpoint import (
-    MANIFEST,
     MODEL,
     WEIGHTS,
     count_parameters,
@@ -29,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def test_what_was_saved_comes_back(folder: Path) -> None:
+def test_a_loaded_model_equals_the_saved_one(folder: Path) -> None:
     torch.manual_seed(0)
     made, again = nn.Linear(2, 3), nn.Linear(2, 3)
     load_weights(folder, again)
@@ -48,10 +49,10 @@ def test_a_changed_file_is_noticed(folder: Path, name: str) -> None:
         read_manifest(folder)
 
 
-def test_a_folder_without_manifest_is_not_whole(folder: Path) -> None:
+def test_a_folder_without_manifest_is_incomplete(folder: Path) -> None:
     save_weights(folder, nn.Linear(2, 3), {})
     assert not (folder / MANIFEST).exists()
-    with pytest.raises(DataError, match="damaged"):
+    with pytest.raises(DataError, match="incomplete"):
         read_manifest(folder)
 
 
@@ -62,9 +63,19 @@ def test_weights_of_another_shape_are_refused(folder: Path) -> None:
 
 def test_another_format_is_refused(folder: Path) -> None:
     file = folder / MANIFEST
-    file.write_text(file.read_text().replace('"format": 1', '"format": 99'))
+    file.write_text(file.read_text().replace('"format": 2', '"format": 99'))
     with pytest.raises(DataError, match="format 99"):
         read_manifest(folder)
+
+
+def test_a_folder_of_an_earlier_version_says_to_train_again(folder: Path) -> None:
+    file = folder / MANIFEST
+    record = json.loads(file.read_text()) | {"format": 1}
+    del record["kind"]
+    file.write_text(json.dumps(record))
+    with pytest.raises(DataError, match="earlier version") as caught:
+        read_manifest(folder)
+    assert "Train the model again" in str(caught.value.hint)
 
 
 def test_frozen_parameters_are_not_counted() -> None:

@@ -1,7 +1,7 @@
-"""The funnel of the sample's forum, worked out a second time from the paper's words, without the miner's code.
+"""The funnel of the sample's forum, computed independently from the paper's text, without the miner's code.
 
-Thread by thread, from the root down: a message that is removed ends its branch. The counts are kept here so that a
-change of the rules, of the sample or of the subword model is seen.
+Thread by thread, from the root down: removing a message also removes its replies. The counts are recorded here, so that
+a change of the rules, of the sample or of the subword model is noticed.
 """
 
 from collections import Counter, defaultdict
@@ -39,15 +39,15 @@ def subwords(messages):
     return train_subwords(m.text for m in messages)
 
 
-def worked_out(messages, subwords) -> Counter:
-    """Meena's seven rules and the sub-tree rule, spelled out."""
+def independent_funnel(messages, subwords) -> Counter:
+    """Meena's seven rules and the subtree rule, written out."""
     times = Counter(m.text for m in messages)
     answers = defaultdict(list)
     for m in messages:
         answers[m.parent].append(m)
     count: Counter[str] = Counter()
 
-    def visit(m, parent_raw, parent_clean, gone):
+    def visit(m, parent_raw, parent_clean, is_removed):
         text = m.text
         if parent_raw is not None:
             flat = " ".join(parent_raw.split())
@@ -57,12 +57,12 @@ def worked_out(messages, subwords) -> Counter:
             text = "\n".join(lines)
         text = text.strip()
         why = broken_rule(m, text, parent_clean)
-        if why is None and gone:
+        if why is None and is_removed:
             why = "subtree"
         count[why or "kept"] += 1
         count["pairs"] += why is None and m.parent is not None
         for child in answers[m.id]:
-            visit(child, m.text, text, gone or why is not None)
+            visit(child, m.text, text, is_removed or why is not None)
 
     def broken_rule(m, text, parent):
         if "bot" in m.author.lower():
@@ -73,7 +73,7 @@ def worked_out(messages, subwords) -> Counter:
             return "letters"
         if times[m.text] > MAX_REPEATS:
             return "repeated"
-        if parent is not None and echo(text, parent) > 0.6:
+        if parent is not None and overlap(text, parent) > 0.6:
             return "overlap"
         if m.meta.get("rude"):
             return "unsafe"
@@ -82,19 +82,19 @@ def worked_out(messages, subwords) -> Counter:
         return None
 
     for root in answers[None]:
-        visit(root, None, None, gone=False)
+        visit(root, None, None, is_removed=False)
     return count
 
 
-def echo(text: str, parent: str) -> float:
+def overlap(text: str, parent: str) -> float:
     a, b = words(text), words(parent)
-    mine = [" ".join(a[i : i + 3]) for i in range(len(a) - 2)]
-    theirs = {" ".join(b[i : i + 3]) for i in range(len(b) - 2)}
-    return sum(x in theirs for x in mine) / len(mine) if mine else 0.0
+    own = [" ".join(a[i : i + 3]) for i in range(len(a) - 2)]
+    in_parent = {" ".join(b[i : i + 3]) for i in range(len(b) - 2)}
+    return sum(x in in_parent for x in own) / len(own) if own else 0.0
 
 
-def test_the_miner_agrees_with_the_second_working(messages, subwords):
-    expected = worked_out(messages, subwords)
+def test_the_miner_agrees_with_an_independent_computation(messages, subwords):
+    expected = independent_funnel(messages, subwords)
     funnel = mine_trees(messages, MineConfig(max_repeats=MAX_REPEATS), subwords=subwords, unsafe=marked).funnel
     assert {reason: n for reason, n in funnel.removed.items() if n} == {
         reason: n for reason, n in expected.items() if reason not in ("kept", "pairs")
@@ -103,15 +103,15 @@ def test_the_miner_agrees_with_the_second_working(messages, subwords):
     assert funnel.messages == sum(funnel.removed.values()) + funnel.kept
 
 
-def test_the_counts_are_the_known_ones(messages, subwords):
-    assert dict(worked_out(messages, subwords)) == EXPECTED
+def test_the_counts_have_not_changed(messages, subwords):
+    assert dict(independent_funnel(messages, subwords)) == EXPECTED
 
 
-def test_every_rule_has_work(messages, subwords):
+def test_every_rule_removes_at_least_ten_messages(messages, subwords):
     funnel = mine_trees(messages, MineConfig(max_repeats=MAX_REPEATS), subwords=subwords, unsafe=marked).funnel
     for reason in ("bot", "url", "letters", "repeated", "overlap", "unsafe", "length", "subtree"):
         assert funnel.removed[reason] >= 10, reason
 
 
-def test_the_name_sample_means_these_messages(messages):
+def test_the_source_sample_means_these_messages(messages):
     assert list(read_messages("sample")) == messages

@@ -6,14 +6,14 @@ import pytest
 from tertulia import sample
 
 
-def test_splits_make_up_the_whole() -> None:
+def test_splits_cover_the_corpus() -> None:
     assert {d.id for s in sample.SPLITS for d in sample.dialogues(s)} == {d.id for d in sample.dialogues()}
     assert sum(len(sample.dialogues(s)) for s in sample.SPLITS) == len(sample.dialogues())
     assert sum(len(sample.personas(s)) for s in sample.SPLITS) == len(sample.personas())
 
 
 @pytest.mark.parametrize("split", sample.SPLITS)
-def test_dialogues_are_whole(split: sample.Split) -> None:
+def test_dialogues_are_complete(split: sample.Split) -> None:
     people = {p.id: p for p in sample.personas(split)}
     for dialogue in sample.dialogues(split):
         assert set(dialogue.personas) == set(dialogue.speakers) == {"a", "b"}, dialogue.id
@@ -23,20 +23,22 @@ def test_dialogues_are_whole(split: sample.Split) -> None:
         assert all(t.text.strip() for t in dialogue.turns), dialogue.id
 
 
-def test_there_are_enough_dialogues_with_ids_of_their_own() -> None:
+def test_dialogue_ids_are_unique() -> None:
     ids = [d.id for d in sample.dialogues()]
     assert len(ids) == len(set(ids)) >= 60
 
 
-def test_the_forum_has_threads_that_branch() -> None:
+def test_the_forum_has_branching_threads() -> None:
     threads = defaultdict(list)
     for message in sample.messages():
         threads[message.thread].append(message)
-    branching = [name for name, found in threads.items() if len({m.parent for m in found if m.parent}) < len(found) - 1]
+    branching = [
+        name for name, replies in threads.items() if len({m.parent for m in replies if m.parent}) < len(replies) - 1
+    ]
     assert len(branching) >= 40
 
 
-def test_the_room_answers_earlier_lines() -> None:
+def test_chat_lines_answer_earlier_lines() -> None:
     days = sample.room()
     if not days:
         pytest.skip("the sample has no room")
@@ -48,10 +50,10 @@ def test_the_room_answers_earlier_lines() -> None:
 
 
 def test_grounded_replies_have_evidence_and_all_labels() -> None:
-    found = sample.grounded()
-    assert len(found) >= 60
-    assert {e.label for e in found} == set(sample.LABELS)
-    for exchange in found:
+    exchanges = sample.grounded()
+    assert len(exchanges) >= 60
+    assert {e.label for e in exchanges} == set(sample.LABELS)
+    for exchange in exchanges:
         (evidence,), (previous,) = exchange.evidence, exchange.context
         assert evidence.text
         assert evidence.source

@@ -1,4 +1,4 @@
-"""Texts and what is known about replies: stored exactly, refused clearly, and erased wholly."""
+"""Texts and records of replies: stored exactly or refused clearly, and erased completely."""
 
 import contextlib
 import sqlite3
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tertulia.core.dialogue import Persona
 from tertulia.core.errors import UsageError
-from tertulia.store import Store
+from tertulia.store import ConversationStore, Database
 
 OWNER = "ada"
 Rows = Callable[[str, str], list[tuple[Any, ...]]]
@@ -32,10 +32,10 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
-def test_texts_come_back_exactly(store: Store, conversation: str, text: str) -> None:
-    said = store.say(conversation, OWNER, text, key="k", bot="tfidf")
-    store.finish(said.bot.id, text=text, status="failed", error=text, reply={"note": text, text: 1})
-    user, bot = store.conversation(conversation, OWNER).turns
+def test_texts_are_stored_exactly(store: ConversationStore, conversation: str, text: str) -> None:
+    exchange = store.say(conversation, OWNER, text, key="k", bot="tfidf")
+    store.finish(exchange.bot.id, text=text, status="failed", error=text, reply={"note": text, text: 1})
+    user, bot = store.get(conversation, OWNER).turns
     assert user.text == bot.text == bot.error == text
     assert bot.reply == {"note": text, text: 1}
 
@@ -49,108 +49,115 @@ json_values = st.recursive(
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(), reply=st.dictionaries(st.text(), json_values, max_size=3))
-def test_any_text_is_stored_exactly_or_refused(store: Store, text: str, reply: dict[str, Any]) -> None:
-    conversation = store.create_conversation(OWNER, "tfidf").id
-    storable = "\0" not in text and not holds_nul(reply)
+def test_any_text_is_stored_exactly_or_refused(store: ConversationStore, text: str, reply: dict[str, Any]) -> None:
+    conversation = store.create(OWNER, "tfidf").id
+    storable = "\0" not in text and not contains_nul(reply)
     with contextlib.nullcontext() if storable else pytest.raises(UsageError):
-        said = store.say(conversation, OWNER, text, key="k", bot="tfidf")
-        store.finish(said.bot.id, text=text, status="done", reply=reply)
-        user, bot = store.conversation(conversation, OWNER).turns
+        exchange = store.say(conversation, OWNER, text, key="k", bot="tfidf")
+        store.finish(exchange.bot.id, text=text, status="done", reply=reply)
+        user, bot = store.get(conversation, OWNER).turns
         assert (user.text, bot.text, bot.reply) == (text, text, reply)
 
 
-def holds_nul(value: Any) -> bool:
+def contains_nul(value: Any) -> bool:
     if isinstance(value, dict):
-        return any(holds_nul(part) for item in value.items() for part in item)
-    return any(map(holds_nul, value)) if isinstance(value, list) else isinstance(value, str) and "\0" in value
+        return any(contains_nul(part) for item in value.items() for part in item)
+    return any(map(contains_nul, value)) if isinstance(value, list) else isinstance(value, str) and "\0" in value
 
 
 @pytest.mark.parametrize("bad", ["a\0b", "half \ud83d"], ids=["NUL", "surrogate"])
-def test_what_cannot_be_stored_is_refused_at_the_border(store: Store, conversation: str, bad: str) -> None:
-    said = store.say(conversation, OWNER, "hello", key="k", bot="tfidf")
+def test_unstorable_text_is_refused_before_it_reaches_the_database(
+    store: ConversationStore, conversation: str, bad: str
+) -> None:
+    exchange = store.say(conversation, OWNER, "hello", key="k", bot="tfidf")
     for attempt in (
         lambda: store.say(conversation, OWNER, bad, key="k2", bot="tfidf"),
         lambda: store.say(conversation, OWNER, "fine", key=bad, bot="tfidf"),
         lambda: store.say(conversation, OWNER, "fine", key="k2", bot=bad),
         lambda: store.say(conversation, bad, "fine", key="k2", bot="tfidf"),
-        lambda: store.finish(said.bot.id, text=bad, status="done"),
-        lambda: store.finish(said.bot.id, text="", status="failed", error=bad),
-        lambda: store.finish(said.bot.id, text="fine", status="done", reply={"candidates": [{"text": bad}]}),
-        lambda: store.finish(said.bot.id, text="fine", status="done", reply={bad: 1}),
-        lambda: store.create_conversation(OWNER, "tfidf", title=bad),
-        lambda: store.create_conversation(OWNER, "tfidf", Persona((bad,))),
-        lambda: store.update_conversation(conversation, OWNER, title=bad),
-        lambda: store.update_conversation(conversation, OWNER, persona=Persona((bad,))),
+        lambda: store.finish(exchange.bot.id, text=bad, status="done"),
+        lambda: store.finish(exchange.bot.id, text="", status="failed", error=bad),
+        lambda: store.finish(exchange.bot.id, text="fine", status="done", reply={"candidates": [{"text": bad}]}),
+        lambda: store.finish(exchange.bot.id, text="fine", status="done", reply={bad: 1}),
+        lambda: store.create(OWNER, "tfidf", title=bad),
+        lambda: store.create(OWNER, "tfidf", Persona((bad,))),
+        lambda: store.update(conversation, OWNER, title=bad),
+        lambda: store.update(conversation, OWNER, persona=Persona((bad,))),
     ):
         with pytest.raises(UsageError, match="cannot be stored") as caught:
             attempt()
         assert "clean" in caught.value.hint
-    assert store.conversation(conversation, OWNER, history=True).turns == (said.user, said.bot)
+    assert store.get(conversation, OWNER, history=True).turns == (exchange.user, exchange.bot)
 
 
 @pytest.mark.parametrize("bad", ["", "x" * 201])
-def test_names_have_a_sensible_length(store: Store, conversation: str, bad: str) -> None:
+def test_names_that_are_empty_or_too_long_are_refused(store: ConversationStore, conversation: str, bad: str) -> None:
     with pytest.raises(UsageError, match="1 to 200 characters"):
         store.say(conversation, OWNER, "hello", key=bad, bot="tfidf")
     with pytest.raises(UsageError, match="1 to 200 characters"):
-        store.create_conversation(bad, "tfidf")
+        store.create(bad, "tfidf")
 
 
-def test_no_reply_is_lost_over_a_number_that_is_none(store: Store, conversation: str) -> None:
-    said = store.say(conversation, OWNER, "hello", key="k", bot="tfidf")
+def test_nan_and_infinity_become_null(store: ConversationStore, conversation: str) -> None:
+    exchange = store.say(conversation, OWNER, "hello", key="k", bot="tfidf")
     scores = {"score": float("nan"), "candidates": ({"score": float("-inf")}, {"score": -0.5})}
-    ended = store.finish(said.bot.id, text="hi", status="done", reply=scores)
+    ended = store.finish(exchange.bot.id, text="hi", status="done", reply=scores)
     assert ended.reply == {"score": None, "candidates": [{"score": None}, {"score": -0.5}]}
-    assert store.conversation(conversation, OWNER).turns[1] == ended
+    assert store.get(conversation, OWNER).turns[1] == ended
 
 
-def test_what_json_does_not_know_is_refused(store: Store, conversation: str) -> None:
-    said = store.say(conversation, OWNER, "hello", key="k", bot="tfidf")
+def test_values_that_are_not_json_are_refused(store: ConversationStore, conversation: str) -> None:
+    exchange = store.say(conversation, OWNER, "hello", key="k", bot="tfidf")
     with pytest.raises(UsageError, match="datetime"):
-        store.finish(said.bot.id, text="hi", status="done", reply={"when": datetime.now(UTC)})
+        store.finish(exchange.bot.id, text="hi", status="done", reply={"when": datetime.now(UTC)})
 
 
 SECRET = "the treasure lies under the old oak"
 
 
-def fill(store: Store, owner: str) -> str:
-    conversation = store.create_conversation(owner, "tfidf", Persona((SECRET,)), SECRET).id
+def fill(store: ConversationStore, owner: str) -> str:
+    conversation = store.create(owner, "tfidf", Persona((SECRET,)), SECRET).id
     for number in range(5):
-        said = store.say(conversation, owner, f"{SECRET} {number}", key=f"k{number}", bot="tfidf")
-        store.finish(said.bot.id, text=SECRET, status="done", reply={"note": SECRET})
-    said = store.regenerate(conversation, owner, key="again", bot="tfidf")
-    store.finish(said.bot.id, text=SECRET, status="done")
+        exchange = store.say(conversation, owner, f"{SECRET} {number}", key=f"k{number}", bot="tfidf")
+        store.finish(exchange.bot.id, text=SECRET, status="done", reply={"note": SECRET})
+    exchange = store.regenerate(conversation, owner, key="again", bot="tfidf")
+    store.finish(exchange.bot.id, text=SECRET, status="done")
     store.undo(conversation, owner)
     return conversation
 
 
-def test_erasing_a_conversation_leaves_no_row(store: Store, url: str, rows: Rows) -> None:
+def test_erasing_a_conversation_leaves_no_row(store: ConversationStore, url: str, rows: Rows) -> None:
     gone, kept = fill(store, OWNER), fill(store, OWNER)
-    store.erase_conversation(gone, OWNER)
+    store.erase(gone, OWNER)
     assert {row[0] for row in rows(url, "SELECT id FROM conversations")} == {kept}
     assert {row[0] for row in rows(url, "SELECT conversation FROM turns")} == {kept}
-    assert len(store.conversation(kept, OWNER, history=True).turns) == 11
+    assert len(store.get(kept, OWNER, history=True).turns) == 11
 
 
-def test_erasing_an_owner_leaves_no_row_of_theirs(store: Store, url: str, rows: Rows) -> None:
+def test_erasing_an_owner_leaves_none_of_their_rows(store: ConversationStore, url: str, rows: Rows) -> None:
     fill(store, OWNER), fill(store, OWNER), fill(store, "bob")
     assert store.erase_owner(OWNER) == 2
     assert store.erase_owner(OWNER) == 0
-    assert store.conversations(OWNER) == []
+    assert store.summaries(OWNER) == []
     assert rows(url, "SELECT DISTINCT owner FROM conversations") == [("bob",)]
     assert rows(url, "SELECT count(*) FROM turns") == [(11,)]
 
 
-def test_erased_text_is_gone_from_the_files_too(sqlite_url: str, tmp_path: Path) -> None:
-    with Store.open(sqlite_url) as store:
+def test_erased_text_is_gone_from_the_files(sqlite_url: str, tmp_path: Path) -> None:
+    with Database.open(sqlite_url) as database:
+        store = ConversationStore(database)
         fill(store, OWNER)
         assert any(SECRET.encode() in file.read_bytes() for file in tmp_path.glob("chat.db*"))
         store.erase_owner(OWNER)
         assert not any(SECRET.encode() in file.read_bytes() for file in tmp_path.glob("chat.db*"))
 
 
-def test_a_reader_cannot_hold_up_an_erasure(sqlite_url: str, tmp_path: Path) -> None:
-    with Store.open(sqlite_url) as store, contextlib.closing(sqlite3.connect(tmp_path / "chat.db")) as reader:
+def test_a_reader_cannot_block_erasure(sqlite_url: str, tmp_path: Path) -> None:
+    with (
+        Database.open(sqlite_url) as database,
+        contextlib.closing(sqlite3.connect(tmp_path / "chat.db")) as reader,
+    ):
+        store = ConversationStore(database)
         fill(store, OWNER)
         reader.execute("BEGIN")
         before = reader.execute("SELECT count(*) FROM turns").fetchone()

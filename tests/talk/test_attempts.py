@@ -1,4 +1,4 @@
-"""A reply that was turned down is not offered again by a bot that has others to choose from."""
+"""A rejected reply is not offered again by a bot that has other candidates."""
 
 from tertulia.core.dialogue import Dialogue, Turn
 from tertulia.core.reply import Ask
@@ -14,7 +14,7 @@ def test_another_attempt_is_another_reply():
     assert scores == sorted(scores, reverse=True)
 
 
-def test_attempts_come_round_again():
+def test_attempts_start_over_after_the_last_candidate():
     bot = make_bot("tfidf:sample?candidates=2")
     dialogue = Dialogue("d", (Turn("user", "what do you do for fun?"),))
     first, second, third = bot.reply([Ask(dialogue, attempt=n) for n in (1, 2, 3)])

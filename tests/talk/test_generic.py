@@ -10,7 +10,7 @@ def ask(text: str | None, seed: int = 0) -> Ask:
 
 
 @pytest.mark.parametrize(
-    ("said", "answer"),
+    ("message", "reply"),
     [
         ("How are you", "I don't know."),
         ("You like tea?", "I don't know."),
@@ -20,11 +20,11 @@ def ask(text: str | None, seed: int = 0) -> Ask:
         (None, "ok"),
     ],
 )
-def test_questions_and_statements(said: str | None, answer: str) -> None:
-    assert GenericBot().reply([ask(said)])[0].text == answer
+def test_questions_and_statements_have_one_reply_each(message: str | None, reply: str) -> None:
+    assert GenericBot().reply([ask(message)])[0].text == reply
 
 
-def test_a_batch_in_order_with_provenance() -> None:
+def test_a_batch_is_answered_in_order_with_provenance() -> None:
     replies = GenericBot(GenericOptions(to_statements="mhm")).reply([ask("Hi."), ask("Who?", seed=4)])
     assert [r.text for r in replies] == ["mhm", "I don't know."]
     assert [r.provenance.seed for r in replies] == [0, 4]

@@ -6,26 +6,28 @@ from string import ascii_lowercase
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from tertulia import __version__, sample
 from tertulia.core.dialogue import Dialogue, Persona, Turn
 from tertulia.core.errors import BotError, ConfigError, DataError, UnknownName, UsageError
-from tertulia.core.registry import Row
 from tertulia.core.reply import Ask, Reply
 from tertulia.core.text import words
 from tertulia.models.checkpoint import seal
-from tertulia.models.ranker import Floats, Queries, Query, Ranker, dot_scores
+from tertulia.models.rankers.base import Floats, Queries, Query, Ranker, dot_scores
+from tertulia.models.registry import ARCHITECTURES, Architecture
 from tertulia.talk.bot import RankingBot
 from tertulia.talk.bots import ranker as ranking
-from tertulia.talk.bots.ranker import RERANKED, RERANKERS, RankerBot, RankerOptions
-from tertulia.talk.choosing import REPEAT, SAID
+from tertulia.talk.bots.ranker import RERANKED, RankerBot, RankerOptions
 from tertulia.talk.pool import ReplyPool
+from tertulia.talk.registry import BOTS
+from tertulia.talk.repetition import REPEAT, SAID
 from tertulia.talk.spec import make_bot
-from tertulia.talk.table import BOTS
 
-TALKS = [
+DIALOGUES = [
     Dialogue("sea", (Turn("a", "hello, do you like boats"), Turn("b", "I sail my boat on the sea"))),
     Dialogue(
         "oven", (Turn("a", "tell me, what do you bake"), Turn("b", "I bake bread in my oven"), Turn("a", "on sea?"))
@@ -35,14 +37,15 @@ TALKS = [
 ]
 
 
-class LongestFirst:
-    """A re-ranker of simple taste."""
+class LongestFirst(nn.Module):
+    """A re-ranker that prefers long replies."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Query, list[str]]] = []
+        super().__init__()
+        self.calls: list[tuple[Query, list[str]]] = []
 
     def score_pairs(self, queries: Sequence[Query], texts: Sequence[Sequence[str]], /) -> list[list[float]]:
-        self.asked += [(query, list(some)) for query, some in zip(queries, texts, strict=True)]
+        self.calls += [(query, list(some)) for query, some in zip(queries, texts, strict=True)]
         return [[-100.0 + len(text) for text in some] for some in texts]
 
     @classmethod
@@ -52,7 +55,7 @@ class LongestFirst:
 
 @pytest.fixture(scope="module")
 def bot(ranker: Ranker) -> RankerBot:
-    return RankerBot(ranker, ReplyPool.of(TALKS, ranker), fingerprint="f00")
+    return RankerBot(ranker, ReplyPool.of(DIALOGUES, ranker), fingerprint="f00")
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +82,7 @@ def with_options(bot: RankerBot, **options: object) -> RankerBot:
     return RankerBot(bot.ranker, bot.pool, RankerOptions.model_validate(options))
 
 
-def test_it_says_what_fits_best_and_where_that_stands(bot: RankerBot) -> None:
+def test_the_best_reply_is_returned_with_its_source(bot: RankerBot) -> None:
     assert isinstance(bot, RankingBot)
     reply = one(bot, ask("what about the sea, and a boat"))
     assert reply.text == "I sail my boat on the sea"
@@ -92,7 +95,7 @@ def test_it_says_what_fits_best_and_where_that_stands(bot: RankerBot) -> None:
     assert (reply.provenance.seed, reply.provenance.version) == (0, __version__)
 
 
-def test_candidates_come_best_first_and_no_more_than_wanted(sample_bot: RankerBot) -> None:
+def test_candidates_come_best_first_and_are_limited(sample_bot: RankerBot) -> None:
     wish = ask("do you have a dog?")
     scores = [c.score for c in one(sample_bot, wish).candidates if c.score is not None]
     assert scores == sorted(scores, reverse=True)
@@ -101,14 +104,14 @@ def test_candidates_come_best_first_and_no_more_than_wanted(sample_bot: RankerBo
     assert len(one(with_options(sample_bot, breadth=4), wish).candidates) == 4
 
 
-def test_what_was_said_by_anybody_is_dropped_with_the_reason(bot: RankerBot) -> None:
+def test_verbatim_repetitions_are_dropped_with_a_reason(bot: RankerBot) -> None:
     reply = one(bot, ask("Tea, with milk", "no", "I sail my boat on the sea"))
     dropped = {c.text: c.dropped for c in reply.candidates if c.dropped}
     assert dropped == {"I sail my boat on the sea": SAID, "tea with milk": SAID, "tea, with milk!": SAID}
     assert reply.text not in dropped
 
 
-def test_what_is_too_like_its_own_words_is_dropped_and_the_others_words_are_free(bot: RankerBot) -> None:
+def test_replies_similar_to_its_own_turns_are_dropped_but_not_those_similar_to_the_partners(bot: RankerBot) -> None:
     said = ("what of the sea", "I sail on the blue sea", "so you sail a boat on the sea")  # shares 5 of 6 and 7 words
     first = one(bot, ask(*said)).candidates[0]
     assert (first.text, first.dropped) == ("I sail my boat on the sea", REPEAT)
@@ -119,15 +122,15 @@ def test_what_is_too_like_its_own_words_is_dropped_and_the_others_words_are_free
     assert {c.text: c.dropped for c in same_words.candidates}["sleeps the cat"] == REPEAT
 
 
-def test_when_all_is_said_it_repeats_itself_and_says_so(bot: RankerBot) -> None:
-    everything = [turn.text for talk in TALKS for turn in talk.turns]
+def test_it_repeats_itself_when_nothing_else_is_left_and_notes_it(bot: RankerBot) -> None:
+    everything = [turn.text for talk in DIALOGUES for turn in talk.turns]
     reply = one(bot, ask(*everything, "the sea, a boat"))
     assert reply.text == "I sail my boat on the sea"
-    assert "repeated itself" in str(reply.note)
+    assert "every reply had been used before" in str(reply.note)
     assert all(c.dropped for c in reply.candidates)
 
 
-def test_another_attempt_offers_the_next_best_and_comes_round_again(sample_bot: RankerBot) -> None:
+def test_further_attempts_give_the_next_best_and_wrap_around(sample_bot: RankerBot) -> None:
     few = with_options(sample_bot, candidates=3)
     replies = [one(few, ask("do you have any pets?", attempt=n)) for n in (1, 2, 3, 4)]
     assert [r.text for r in replies[:3]] == fresh(replies[0])
@@ -135,14 +138,14 @@ def test_another_attempt_offers_the_next_best_and_comes_round_again(sample_bot: 
     assert replies[3].text == replies[0].text
 
 
-def test_equal_scores_fall_by_the_seed_and_others_do_not(bot: RankerBot) -> None:
+def test_ties_are_broken_by_the_seed(bot: RankerBot) -> None:
     tied = [one(bot, ask("milk", seed=s)).text for s in range(60)]
     assert 10 < tied.count("tea with milk") < 50
     assert set(tied) == {"tea with milk", "tea, with milk!"}
     assert len({one(bot, ask("the sea, a boat", seed=s)).text for s in range(20)}) == 1
 
 
-def test_every_persona_that_is_shown_counts(bot: RankerBot) -> None:
+def test_both_personas_affect_the_choice(bot: RankerBot) -> None:
     talk = ("and what else on a good day",)
     for text, choice in (("I sail a boat on the sea", "sea#1"), ("I bake my bread in the oven", "oven#1")):
         assert one(bot, ask(*talk, own=text)).candidates[0].source == choice
@@ -161,9 +164,9 @@ def test_only_the_last_turns_are_read(bot: RankerBot) -> None:
     assert with_options(bot, max_turns=2)._query(ask(*said)).turns == said[-2:]
 
 
-def test_it_opens_with_what_opened_other_conversations(bot: RankerBot) -> None:
+def test_it_opens_with_an_opener_of_the_pool(bot: RankerBot) -> None:
     replies = bot.reply([ask(seed=s) for s in range(40)])
-    assert {r.text for r in replies} == {talk.turns[0].text for talk in TALKS}
+    assert {r.text for r in replies} == {talk.turns[0].text for talk in DIALOGUES}
     assert {r.note for r in replies} == {"opened the conversation"}
     first, second = one(bot, ask(seed=1)), one(bot, ask(seed=1, attempt=2))
     assert first.text != second.text
@@ -186,13 +189,13 @@ def test_a_pool_without_openers(bot: RankerBot, ranker: Ranker) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "🙂", "..."])
-def test_no_words_at_all(bot: RankerBot, text: str) -> None:
+def test_messages_without_known_words_get_random_replies(bot: RankerBot, text: str) -> None:
     replies = bot.reply([ask(text, seed=s) for s in range(30)])
     assert all("none of these words" in str(r.note) for r in replies)
     assert len({r.text for r in replies}) > 3
 
 
-def test_it_goes_on_for_long_without_repeating_itself(sample_bot: RankerBot) -> None:
+def test_twenty_turns_of_self_talk_have_no_repetition(sample_bot: RankerBot) -> None:
     said = ["Hi there, how are you?"]
     for turn in range(20):
         said.append(one(sample_bot, ask(*said, seed=turn)).text)
@@ -221,21 +224,21 @@ def test_the_same_ask_gives_the_same_reply_whatever_the_batch(sample_bot: Ranker
     assert together[::-1] == [key(r) for r in sample_bot.reply(batch[::-1])]
 
 
-def test_many_batches_are_one(sample_bot: RankerBot, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_splitting_into_batches_changes_nothing(sample_bot: RankerBot, monkeypatch: pytest.MonkeyPatch) -> None:
     wishes = [ask(text, seed=i) for i, text in enumerate(questions[:10])]
-    whole = [key(r) for r in sample_bot.reply(wishes)]
-    monkeypatch.setattr(ranking, "AT_ONCE", 3)
-    assert [key(r) for r in sample_bot.reply(wishes)] == whole
+    together = [key(r) for r in sample_bot.reply(wishes)]
+    monkeypatch.setattr(ranking, "ASKS_AT_ONCE", 3)
+    assert [key(r) for r in sample_bot.reply(wishes)] == together
 
 
-def test_threads_do_not_get_into_each_others_way(sample_bot: RankerBot) -> None:
+def test_concurrent_calls_do_not_interfere(sample_bot: RankerBot) -> None:
     wishes = [ask(text, seed=i) for i, text in enumerate(questions[:40])]
     alone = [key(one(sample_bot, wish)) for wish in wishes]
     with ThreadPoolExecutor(8) as threads:
         assert list(threads.map(lambda wish: key(one(sample_bot, wish)), wishes)) == alone
 
 
-def test_scores_are_the_rankers_own(bot: RankerBot) -> None:
+def test_scores_are_those_of_the_ranker(bot: RankerBot) -> None:
     texts = ["I sail my boat on the sea", "the cat sleeps", "", "a boat, a boat"]
     wishes = [ask("the sea"), ask("the sea", own="my cat sleeps")]
     plain, with_cat = bot.score(wishes, [texts, texts[:2]])
@@ -261,12 +264,12 @@ def test_a_bot_without_a_pool_ranks_but_does_not_talk(ranker: Ranker) -> None:
 
 
 class TestReranking:
-    def test_the_best_20_are_put_in_order_anew(self, sample_bot: RankerBot) -> None:
+    def test_the_best_20_are_reordered(self, sample_bot: RankerBot) -> None:
         second = LongestFirst()
         both = RankerBot(sample_bot.ranker, sample_bot.pool, reranker=second)
         wish = ask("do you have a dog?", own="I love dogs.")
         reply = one(both, wish)
-        ((query, texts),) = second.asked
+        ((query, texts),) = second.calls
         assert query == Query(("do you have a dog?",), ("I love dogs.",))
         assert texts == fresh(one(with_options(sample_bot, candidates=RERANKED), wish))
         assert len(texts) == RERANKED
@@ -275,7 +278,7 @@ class TestReranking:
         assert reply.text == longest[0]
         assert reply.score == -100.0 + len(longest[0])
 
-    def test_what_must_not_be_said_stays_dropped(self, sample_bot: RankerBot) -> None:
+    def test_dropped_candidates_stay_dropped(self, sample_bot: RankerBot) -> None:
         both = RankerBot(sample_bot.ranker, sample_bot.pool, reranker=LongestFirst())
         before = one(both, ask("do you have a dog?"))
         after = one(both, ask("do you have a dog?", before.text, "do you have a dog?"))
@@ -289,10 +292,10 @@ class TestReranking:
         both = RankerBot(sample_bot.ranker, sample_bot.pool, options, reranker=LongestFirst())
         wish = ask("do you have a dog?")
         reply = one(both, wish)
-        found, first = fresh(reply), fresh(one(with_options(sample_bot, candidates=30), wish))
-        assert set(found[:RERANKED]) == set(first[:RERANKED])
-        assert found[RERANKED:] == first[RERANKED:]
-        lengths = [len(text) for text in found[:RERANKED]]
+        reranked, first = fresh(reply), fresh(one(with_options(sample_bot, candidates=30), wish))
+        assert set(reranked[:RERANKED]) == set(first[:RERANKED])
+        assert reranked[RERANKED:] == first[RERANKED:]
+        lengths = [len(text) for text in reranked[:RERANKED]]
         assert lengths == sorted(lengths, reverse=True)
         scores = [c.score for c in reply.candidates if c.score is not None and c.dropped is None]
         assert scores == sorted(scores, reverse=True)
@@ -301,12 +304,12 @@ class TestReranking:
         both = RankerBot(bot.ranker, bot.pool, reranker=LongestFirst())
         assert both.score([ask("sea"), ask("sea")], [["a", "abc"], []]) == [[-99.0, -97.0], []]
         texts = [f"sea {'and ' * i}" for i in range(RERANKED)] + ["nothing at all", "a long line of something else"]
-        first, (found,) = bot.score([ask("sea")], [texts])[0], both.score([ask("sea")], [texts])
+        first, (scores,) = bot.score([ask("sea")], [texts])[0], both.score([ask("sea")], [texts])
         top = sorted(range(len(texts)), key=lambda i: -first[i])[:RERANKED]
         rest = [i for i in range(len(texts)) if i not in top]
-        assert min(found[i] for i in top) > max(found[i] for i in rest)
-        assert sorted(top, key=lambda i: -found[i]) == sorted(top, key=lambda i: -len(texts[i]))
-        assert [found[i] for i in rest] == [first[i] for i in rest]
+        assert min(scores[i] for i in top) > max(scores[i] for i in rest)
+        assert sorted(top, key=lambda i: -scores[i]) == sorted(top, key=lambda i: -len(texts[i]))
+        assert [scores[i] for i in rest] == [first[i] for i in rest]
 
 
 class TestBuilding:
@@ -323,12 +326,12 @@ class TestBuilding:
         assert isinstance(again, RankerBot)
         assert again.max_turns == 5
 
-    def test_it_replies_as_the_bot_did_that_was_saved(self, ranker_run: Path, sample_bot: RankerBot) -> None:
+    def test_a_loaded_bot_replies_like_the_saved_one(self, ranker_run: Path, sample_bot: RankerBot) -> None:
         wishes = [ask(text, seed=i) for i, text in enumerate(questions[:20])]
         for mine, saved in zip(sample_bot.reply(wishes), make_bot(str(ranker_run)).reply(wishes), strict=True):
             assert key(mine)[:4] == key(saved)[:4]
 
-    def test_other_dialogues_to_talk_from(self, ranker_run: Path, tmp_path: Path) -> None:
+    def test_the_pool_can_be_other_dialogues(self, ranker_run: Path, tmp_path: Path) -> None:
         file = tmp_path / "talks.jsonl"
         file.write_text('{"id": "d", "utterances": ["do you sail", "every week"]}\n')
         bot = make_bot(f"{ranker_run}?pool={file}")
@@ -352,7 +355,8 @@ class TestBuilding:
         assert bot.max_turns == 20
 
     def test_with_a_re_ranker(self, ranker_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(RERANKERS._rows, "longest", Row("longest", f"{__name__}:LongestFirst", "for tests"))
+        row = Architecture("longest", "reranker", f"{__name__}:LongestFirst", "tertulia.train:none", "")
+        monkeypatch.setitem(ARCHITECTURES._rows, "longest", row)
         second = ranker_run.parent / "second"
         shutil.copytree(ranker_run, second)
         sealed = seal(second, bot="longest", model="longest", training={})
@@ -360,21 +364,23 @@ class TestBuilding:
         assert isinstance(bot, RankerBot)
         assert isinstance(bot.reranker, LongestFirst)
         assert str(bot.fingerprint).endswith(f"+{sealed.fingerprint}")
-        with pytest.raises(UsageError, match="not search") as caught:
+        with pytest.raises(UsageError, match="cannot search") as caught:
             make_bot(f"starspace:{second}")
         assert f"rerank={second}" in caught.value.hint
         with pytest.raises(UnknownName, match="re-ranker"):
             make_bot(f"{ranker_run}?rerank={ranker_run}")
 
     @pytest.mark.parametrize("name", ["starspace", "profile-memory", "kv-memory", "dual-encoder", "minilm"])
-    def test_every_name_needs_a_run_and_says_how_to_come_by_one(self, name: str, tmp_path: Path) -> None:
+    def test_a_name_without_a_run_is_an_error_with_a_hint(self, name: str, tmp_path: Path) -> None:
         assert BOTS.get(name) is RankerBot
         for spec in (name, f"{name}:{tmp_path}"):
             with pytest.raises(UsageError, match="training run") as caught:
                 make_bot(spec)
             assert "tertulia train" in caught.value.hint
 
-    def test_damage_and_nonsense_are_refused(self, ranker_run: Path) -> None:
+    def test_damaged_runs_and_invalid_options_are_refused(self, ranker_run: Path) -> None:
+        with pytest.raises(UsageError, match="not available"):
+            make_bot(f"{ranker_run}?device={'cuda' if not torch.cuda.is_available() else 'mps'}")
         for options in ("candidates=0", "repeat_overlap=2", "breadth=0", "depth=3"):
             with pytest.raises(ConfigError):
                 make_bot(f"{ranker_run}?{options}")
@@ -384,22 +390,22 @@ class TestBuilding:
 
 
 class OneEncoder:
-    """Reads messages and replies alike, as bags of letters."""
+    """Encodes messages and replies alike, as bags of letters."""
 
-    reads_alike = True
+    symmetric = True
 
     def queries(self, queries: Sequence[Query], /) -> Queries:
         return Queries(self.replies([query.turns[-1] for query in queries]))
 
     def replies(self, texts: Sequence[str], /) -> Floats:
-        found = np.array([[text.lower().count(letter) for letter in ascii_lowercase] for text in texts], np.float32)
-        return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True), np.float32)
+        counts = np.array([[text.lower().count(letter) for letter in ascii_lowercase] for text in texts], np.float32)
+        return np.asarray(counts / np.linalg.norm(counts, axis=1, keepdims=True), np.float32)
 
     def scores(self, queries: Queries, replies: Floats, /) -> Floats:
         return dot_scores(queries, replies)
 
 
-def test_it_answers_as_somebody_answered_the_like() -> None:
+def test_a_symmetric_ranker_prefers_replies_to_similar_messages() -> None:
     talks = [
         Dialogue("1", (Turn("a", "do you have pets at home"), Turn("b", "yes, a cat"))),
         Dialogue("2", (Turn("a", "which pets do you have"), Turn("b", "a cat, a dog"))),
@@ -408,14 +414,14 @@ def test_it_answers_as_somebody_answered_the_like() -> None:
     pool = ReplyPool.of(talks, OneEncoder())
     asked = ask("what pets do you have at all")
     plain = one(RankerBot(OneEncoder(), pool, RankerOptions(follow=0)), asked)
-    assert plain.text == "which pets do you have"  # nothing is more like a question than another question
+    assert plain.text == "which pets do you have"  # nothing is more similar to a question than another question
     bot = RankerBot(OneEncoder(), pool)
-    found = one(bot, asked)
-    assert found.text in ("yes, a cat", "a cat, a dog")
-    assert bot.follow == ranking.FOLLOW
-    scores = [c.score for c in found.candidates]
+    reply = one(bot, asked)
+    assert reply.text in ("yes, a cat", "a cat, a dog")
+    assert bot.follow == ranking.FOLLOW_WEIGHT
+    scores = [c.score for c in reply.candidates]
     assert scores == sorted(scores, reverse=True)
 
 
-def test_rankers_with_two_encoders_need_no_such_help(ranker: Ranker) -> None:
-    assert RankerBot(ranker, ReplyPool.of(TALKS, ranker)).follow == 0
+def test_asymmetric_rankers_do_not_use_the_preceding_turn(ranker: Ranker) -> None:
+    assert RankerBot(ranker, ReplyPool.of(DIALOGUES, ranker)).follow == 0

@@ -12,10 +12,10 @@ from tertulia.talk.bots.tfidf import TfidfBot, TfidfOptions
 from tertulia.talk.selfplay import Seat, SelfplayConfig, selfplay
 
 
-class Namer:
-    """Says its name, its seed and how much it has heard."""
+class NameBot:
+    """Says its name, its speaker, its seed and how many turns it was shown."""
 
-    summary = "Tells what it was asked."
+    summary = "Describes its ask."
 
     def __init__(self, spec: str) -> None:
         self.spec, self.batches = spec, []
@@ -28,84 +28,86 @@ class Namer:
         ]
 
 
-def play(first: Namer, second: Namer, **config: object):  # type: ignore[no-untyped-def]
+def play(first: NameBot, second: NameBot, **config: object):  # type: ignore[no-untyped-def]
     settings = validate(SelfplayConfig, {"bots": ("x", "y"), **config}, where="the test")
     return selfplay((Seat("A", first), Seat("B", second)), settings)
 
 
-def test_they_take_turns_after_the_opener() -> None:
-    first, second = Namer("x"), Namer("y")
-    talks = play(first, second, conversations=3, turns=5)
-    assert [t.id for t in talks] == ["selfplay-0-0", "selfplay-0-1", "selfplay-0-2"]
-    for talk in talks:
-        assert [t.speaker for t in talk.turns] == ["A", "B", "A", "B", "A"]
-        assert talk.turns[0].text == "Hi!"
-        assert [t.text.split()[0] for t in talk.turns[1:]] == ["y", "x", "y", "x"]
-        assert [t.text.split()[3] for t in talk.turns[1:]] == ["1", "2", "3", "4"]
-        assert talk.meta["bots"] == ["x", "y"]
+def test_bots_take_turns_after_the_opener() -> None:
+    first, second = NameBot("x"), NameBot("y")
+    dialogues = play(first, second, conversations=3, turns=5)
+    assert [t.id for t in dialogues] == ["selfplay-0-0", "selfplay-0-1", "selfplay-0-2"]
+    for dialogue in dialogues:
+        assert [t.speaker for t in dialogue.turns] == ["A", "B", "A", "B", "A"]
+        assert dialogue.turns[0].text == "Hi!"
+        assert [t.text.split()[0] for t in dialogue.turns[1:]] == ["y", "x", "y", "x"]
+        assert [t.text.split()[3] for t in dialogue.turns[1:]] == ["1", "2", "3", "4"]
+        assert dialogue.meta["bots"] == ["x", "y"]
     assert [len(batch) for batch in first.batches + second.batches] == [3, 3, 3, 3]
 
 
 def test_without_an_opener_the_first_bot_opens() -> None:
-    (talk,) = play(Namer("x"), Namer("y"), conversations=1, turns=3, opener="")
-    assert [t.text.split()[0] for t in talk.turns] == ["x", "y", "x"]
+    (dialogue,) = play(NameBot("x"), NameBot("y"), conversations=1, turns=3, opener="")
+    assert [t.text.split()[0] for t in dialogue.turns] == ["x", "y", "x"]
 
 
 def test_each_turn_has_a_seed_of_its_own_and_its_provenance() -> None:
-    talks = play(Namer("x"), Namer("y"), conversations=4, turns=6, seed=100)
-    seeds = [t.meta["provenance"]["seed"] for talk in talks for t in talk.turns[1:]]
+    dialogues = play(NameBot("x"), NameBot("y"), conversations=4, turns=6, seed=100)
+    seeds = [t.meta["provenance"]["seed"] for dialogue in dialogues for t in dialogue.turns[1:]]
     assert len(set(seeds)) == len(seeds) == 20
-    assert {t.meta["provenance"]["bot"] for talk in talks for t in talk.turns[1:]} == {"x", "y"}
-    assert all(t.meta["provenance"]["bot"] == "xy"["AB".index(t.speaker)] for talk in talks for t in talk.turns[1:])
-    assert talks[0].turns[0].meta == {}
+    assert {t.meta["provenance"]["bot"] for dialogue in dialogues for t in dialogue.turns[1:]} == {"x", "y"}
+    assert all(
+        t.meta["provenance"]["bot"] == "xy"["AB".index(t.speaker)] for dialogue in dialogues for t in dialogue.turns[1:]
+    )
+    assert dialogues[0].turns[0].meta == {}
 
 
-def test_personas_go_round() -> None:
+def test_pairs_of_personas_are_used_in_turn() -> None:
     people = [Persona((f"I am {i}.",)) for i in range(4)]
     config = SelfplayConfig(bots=("x",), conversations=3, turns=2)
-    seats = (Seat("A", Namer("x")), Seat("B", Namer("y")))
-    talks = selfplay(seats, config, personas=[(people[0], people[1]), (people[2], people[3])])
-    assert [t.personas for t in talks] == [
+    seats = (Seat("A", NameBot("x")), Seat("B", NameBot("y")))
+    dialogues = selfplay(seats, config, personas=[(people[0], people[1]), (people[2], people[3])])
+    assert [t.personas for t in dialogues] == [
         {"A": people[0], "B": people[1]},
         {"A": people[2], "B": people[3]},
         {"A": people[0], "B": people[1]},
     ]
 
 
-def test_nobody_sees_the_persona_of_the_other() -> None:
+def test_no_bot_sees_the_other_persona() -> None:
     own, other = Persona(("I sail.",)), Persona(("I bake.",))
-    first, second = Namer("x"), Namer("y")
+    first, second = NameBot("x"), NameBot("y")
     config = SelfplayConfig(bots=("x", "y"), conversations=2, turns=5)
-    talks = selfplay((Seat("A", first), Seat("B", second)), config, personas=[(own, other)])
+    dialogues = selfplay((Seat("A", first), Seat("B", second)), config, personas=[(own, other)])
     assert [ask.dialogue.personas for batch in first.batches for ask in batch] == [{"A": own}] * 4
     assert [ask.dialogue.personas for batch in second.batches for ask in batch] == [{"B": other}] * 4
-    assert all(talk.personas == {"A": own, "B": other} for talk in talks)
+    assert all(dialogue.personas == {"A": own, "B": other} for dialogue in dialogues)
 
 
-def test_progress_counts_turns_made() -> None:
-    made: list[int] = []
+def test_progress_counts_turns() -> None:
+    counts: list[int] = []
     config = SelfplayConfig(bots=("x",), conversations=2, turns=4)
-    selfplay((Seat("A", Namer("x")), Seat("B", Namer("x"))), config, progress=made.append)
-    assert made == [2, 2, 2]
+    selfplay((Seat("A", NameBot("x")), Seat("B", NameBot("x"))), config, progress=counts.append)
+    assert counts == [2, 2, 2]
 
 
-def test_the_same_seed_gives_the_same_conversations_and_they_can_be_kept() -> None:
+def test_the_same_seed_gives_the_same_conversations_and_they_can_be_saved() -> None:
     bot = TfidfBot.build("", TfidfOptions())
     seats = (Seat("A", bot), Seat("B", bot))
     config = SelfplayConfig(bots=("tfidf",), conversations=3, turns=6, opener="", seed=3)
-    talks = selfplay(seats, config)
-    assert talks == selfplay(seats, config)
-    assert talks != selfplay(seats, config.model_copy(update={"seed": 4}))
-    assert len({t.turns[0].text for t in talks}) > 1
-    for talk in talks:
-        assert len({t.text for t in talk.turns}) == 6
-        assert dialogue_from_json(json.loads(dump_line(dialogue_to_json(talk)))) == talk
+    dialogues = selfplay(seats, config)
+    assert dialogues == selfplay(seats, config)
+    assert dialogues != selfplay(seats, config.model_copy(update={"seed": 4}))
+    assert len({t.turns[0].text for t in dialogues}) > 1
+    for dialogue in dialogues:
+        assert len({t.text for t in dialogue.turns}) == 6
+        assert dialogue_from_json(json.loads(dump_line(dialogue_to_json(dialogue)))) == dialogue
 
 
 @pytest.mark.parametrize(
     "values",
     [{"bots": ()}, {"bots": ("a", "b", "c")}, {"bots": ("a",), "turns": 1}, {"bots": ("a",), "conversations": 0}],
 )
-def test_configs_out_of_range(values: dict[str, object]) -> None:
+def test_values_out_of_range_are_errors(values: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=list(values)[-1]):
         validate(SelfplayConfig, values, where="x")

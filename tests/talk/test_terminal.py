@@ -1,4 +1,4 @@
-"""The conversation at the terminal, with a list of lines for a person and a list of what was shown for a screen."""
+"""The conversation in a terminal, with a list of lines as its input and a recorder as its screen."""
 
 import io
 import json
@@ -15,14 +15,14 @@ from tertulia.core.codec import dialogue_from_json, read_lines
 from tertulia.core.dialogue import Dialogue, Persona
 from tertulia.core.errors import DataError, UnknownName, UsageError
 from tertulia.core.reply import Ask, Candidate, Piece, Provenance, Reply
-from tertulia.talk.keeping import read_persona, save_dialogue
 from tertulia.talk.terminal import ChatConfig, TerminalChat
+from tertulia.talk.transcripts import read_persona, save_dialogue
 
 DOWN = "openai:tiny?base_url=http://127.0.0.1:1/v1&retries=0"
 
 
 class Recorder:
-    """A screen that remembers."""
+    """A screen that records what it is shown."""
 
     def __init__(self) -> None:
         self.shown: list[tuple[str, Any]] = []
@@ -46,7 +46,7 @@ class Recorder:
         assert all(len(row) == len(columns) for row in rows)
         self.shown.append(("table", [tuple(row) for row in rows]))
 
-    def busy(self, what: str, stop: Callable[[], None] | None = None) -> AbstractContextManager[None]:
+    def busy(self, activity: str, stop: Callable[[], None] | None = None) -> AbstractContextManager[None]:
         @contextmanager
         def around() -> Iterator[None]:
             yield
@@ -54,14 +54,14 @@ class Recorder:
         return around()
 
     def all(self, kind: str) -> list[Any]:
-        return [what for k, what in self.shown if k == kind]
+        return [content for k, content in self.shown if k == kind]
 
     def last(self, kind: str) -> Any:
         return self.all(kind)[-1]
 
 
-class Counting:
-    """Counts the turns it heard, and tells the seed; considers three replies, or says what it is told to."""
+class CountingBot:
+    """Reports how many turns it saw and its seed, or says a fixed text; has three candidates."""
 
     spec, summary = "counting", "Counts."
 
@@ -72,7 +72,7 @@ class Counting:
         return [self._reply(ask) for ask in asks]
 
     def _reply(self, ask: Ask) -> Reply:
-        text = self.says if self.says is not None else f"heard {len(ask.dialogue.turns)}, seed {ask.seed}"
+        text = self.says if self.says is not None else f"saw {len(ask.dialogue.turns)}, seed {ask.seed}"
         candidates = (
             Candidate("no \x1b[1m way", 0.9, "rude", "t1"),
             Candidate(text, 0.5, None, "t2"),
@@ -81,8 +81,8 @@ class Counting:
         return Reply(text, Provenance(self.spec, "abc", {"k": 3}, ask.seed), candidates=candidates, note="a fine day")
 
 
-class Words:
-    """Streams the words of a text; `during` is called before each, as a person's Ctrl-C would come."""
+class StreamBot:
+    """Streams the words of a text; `during` is called before each, as Ctrl-C would be."""
 
     spec, summary = "words", "Says words."
 
@@ -93,18 +93,18 @@ class Words:
         raise AssertionError("a bot that streams is to be streamed")
 
     def stream(self, asks: Sequence[Ask], /, *, alive: Callable[[int], bool]) -> Iterator[Piece]:
-        said = ""
+        text = ""
         for n, word in enumerate(self.text.split(" ")):
             self.during(n)
             if self.listens and not alive(0):
-                yield Piece(0, "", Reply(said.rstrip(), Provenance(self.spec), finish="cancelled"))
+                yield Piece(0, "", Reply(text.rstrip(), Provenance(self.spec), finish="cancelled"))
                 return
-            said += word + " "
+            text += word + " "
             yield Piece(0, word + " ")
-        yield Piece(0, "", Reply(said.rstrip(), Provenance(self.spec)))
+        yield Piece(0, "", Reply(text.rstrip(), Provenance(self.spec)))
 
 
-def chat_of(*lines: str | type[BaseException], bot: Any = None, **config: Any) -> tuple[TerminalChat, Recorder]:
+def make_chat(*lines: str | type[BaseException], bot: Any = None, **config: Any) -> tuple[TerminalChat, Recorder]:
     screen, typed = Recorder(), iter(lines)
 
     def read() -> str:
@@ -119,8 +119,8 @@ def chat_of(*lines: str | type[BaseException], bot: Any = None, **config: Any) -
     return chat, screen
 
 
-def talked(*lines: str | type[BaseException], bot: Any = None, **config: Any) -> tuple[TerminalChat, Recorder]:
-    chat, screen = chat_of(*lines, bot=bot, **config)
+def run_chat(*lines: str | type[BaseException], bot: Any = None, **config: Any) -> tuple[TerminalChat, Recorder]:
+    chat, screen = make_chat(*lines, bot=bot, **config)
     chat.run()
     return chat, screen
 
@@ -135,7 +135,7 @@ def saved(path: Path) -> list[Dialogue]:
 
 
 def test_a_conversation() -> None:
-    chat, screen = talked("Hello there.", "How are you?", "/quit", "never read")
+    chat, screen = run_chat("Hello there.", "How are you?", "/quit", "never read")
     assert texts(chat) == [
         ("user", "Hello there."),
         ("bot", "ok"),
@@ -146,103 +146,104 @@ def test_a_conversation() -> None:
     assert screen.last("note") == "Goodbye."
 
 
-def test_the_end_of_the_input_leaves_and_an_interrupt_at_the_prompt_does_not() -> None:
-    chat, screen = talked(KeyboardInterrupt, "Hello.")
-    assert "Ctrl-D or /quit leaves." in screen.all("note")
+def test_end_of_input_leaves_and_an_interrupt_at_the_prompt_does_not() -> None:
+    chat, screen = run_chat(KeyboardInterrupt, "Hello.")
+    assert "Press Ctrl-D or type /quit to leave." in screen.all("note")
     assert len(texts(chat)) == 2
     assert screen.last("note") == "Goodbye."
 
 
-def test_empty_lines_are_passed_over_and_odd_ones_are_said() -> None:
+def test_empty_lines_are_ignored_and_unusual_ones_are_sent() -> None:
     odd = ["👩‍👩‍👧", "שלום עולם", "<script>alert(1)</script> [bold]", "x" * 100_000]
-    chat, _ = talked("", "   ", "\0", *odd, "a\0b\x1b[31m", "//etc is a folder")
+    chat, _ = run_chat("", "   ", "\0", *odd, "a\0b\x1b[31m", "//etc is a folder")
     assert [t for s, t in texts(chat) if s == "user"] == [*odd, "ab[31m", "/etc is a folder"]
 
 
-def test_each_ask_has_its_own_seed_and_the_whole_dialogue() -> None:
-    _, screen = talked("a", "b", bot=Counting(), seed=40)
-    assert screen.all("bot_turn") == ["heard 1, seed 40", "heard 3, seed 41"]
+def test_each_ask_has_its_own_seed_and_the_full_dialogue() -> None:
+    _, screen = run_chat("a", "b", bot=CountingBot(), seed=40)
+    assert screen.all("bot_turn") == ["saw 1, seed 40", "saw 3, seed 41"]
     assert "Note: a fine day." in screen.all("note")
 
 
-def test_what_a_bot_says_cannot_steer_the_terminal() -> None:
-    _, screen = talked("hi", "/history", "/why", bot=Counting("\x1b[2J\x07[red] \x9b31m"))
+def test_replies_cannot_control_the_terminal() -> None:
+    _, screen = run_chat("hi", "/history", "/why", bot=CountingBot("\x1b[2J\x07[red] \x9b31m"))
     assert screen.last("bot_turn") == "[2J[red] 31m"
     assert not {"\x1b", "\x07", "\x9b"} & set(str(screen.shown))
 
 
 def test_unknown_commands_suggest_the_close_one() -> None:
-    chat, screen = talked("/hsitory", "/HELP", "/", "/ hi")
+    chat, screen = run_chat("/hsitory", "/HELP", "/", "/ hi")
     assert "There is no command called '/hsitory'. Did you mean '/history'?" in screen.all("error")[0]
     assert len(screen.all("error")) == 3
     assert texts(chat) == []
     usages = [usage.split()[0] for usage, _ in screen.last("table")]
-    known = ["/help", "/persona", "/undo", "/again", "/why", "/history", "/save", "/bot", "/quit"]
-    assert usages == [*known, "Ctrl-C", "//text"]
+    commands = ["/help", "/persona", "/undo", "/again", "/why", "/history", "/save", "/bot", "/quit"]
+    assert usages == [*commands, "Ctrl-C", "//text"]
 
 
-def test_undo_takes_back_message_and_reply() -> None:
-    chat, screen = talked("one", "two", "/undo", bot=Counting())
-    assert texts(chat) == [("user", "one"), ("bot", "heard 1, seed 0")]
-    assert screen.all("note")[-2] == "Taken back. The last turn is now: heard 1, seed 0"
-    chat, screen = talked("one", "/undo", "/undo", bot=Counting())
+def test_undo_removes_message_and_reply() -> None:
+    chat, screen = run_chat("one", "two", "/undo", bot=CountingBot())
+    assert texts(chat) == [("user", "one"), ("bot", "saw 1, seed 0")]
+    assert screen.all("note")[-2] == "Removed. The last turn is now: saw 1, seed 0"
+    chat, screen = run_chat("one", "/undo", "/undo", bot=CountingBot())
     assert texts(chat) == []
-    assert "nothing to take back" in screen.last("error")
+    assert "Removed. The conversation is now empty." in screen.all("note")
+    assert "nothing to remove" in screen.last("error")
 
 
 def test_again_replaces_the_reply() -> None:
-    chat, screen = talked("/again", "one", "/again", bot=Counting())
-    assert "nothing to answer yet" in screen.last("error")
-    assert texts(chat) == [("user", "one"), ("bot", "heard 1, seed 1")]
+    chat, screen = run_chat("/again", "one", "/again", bot=CountingBot())
+    assert "nothing to reply to yet" in screen.last("error")
+    assert texts(chat) == [("user", "one"), ("bot", "saw 1, seed 1")]
 
 
-def test_a_failed_again_keeps_what_was_there() -> None:
-    chat, screen = talked("one", f"/bot {DOWN}", "/again")
+def test_a_failed_regeneration_keeps_the_previous_reply() -> None:
+    chat, screen = run_chat("one", f"/bot {DOWN}", "/again")
     assert "127.0.0.1:1 cannot be reached" in screen.last("error")
     assert texts(chat) == [("user", "one"), ("bot", "ok")]
 
 
-def test_a_bot_error_is_shown_with_its_hint_and_the_conversation_goes_on() -> None:
-    chat, screen = talked(f"/bot {DOWN}", "one", "/bot generic", "/again", "two?")
+def test_a_bot_error_is_shown_with_its_hint_and_the_conversation_continues() -> None:
+    chat, screen = run_chat(f"/bot {DOWN}", "one", "/bot generic", "/again", "two?")
     assert len(screen.all("error")) == 1
-    assert "Start it, or give the right address" in screen.last("error")
-    assert "/again asks the bot once more, /undo takes your message back." in screen.all("note")
+    assert "Start the server, or give its address" in screen.last("error")
+    assert "Type /again to ask the bot once more, /undo to remove your message." in screen.all("note")
     assert texts(chat) == [("user", "one"), ("bot", "ok"), ("user", "two?"), ("bot", "I don't know.")]
 
 
-def test_a_message_without_an_answer_can_be_taken_back() -> None:
-    chat, _ = talked(f"/bot {DOWN}", "one", "/undo")
+def test_a_message_without_a_reply_can_be_removed() -> None:
+    chat, _ = run_chat(f"/bot {DOWN}", "one", "/undo")
     assert texts(chat) == []
 
 
-def test_a_streaming_bot_is_shown_as_it_writes() -> None:
-    chat, screen = talked("hi", bot=Words("so it goes"))
+def test_the_pieces_of_a_streaming_bot_are_shown() -> None:
+    chat, screen = run_chat("hi", bot=StreamBot("so it goes"))
     assert screen.all("piece") == ["so ", "it ", "goes "]
     assert screen.all("bot_turn") == ["so it goes"]
     assert texts(chat)[-1] == ("bot", "so it goes")
 
 
-def test_a_reply_can_be_stopped_and_what_was_written_stays() -> None:
-    chat, screen = chat_of("hi", "/why")
-    chat.bot = Words("one two three", lambda n: chat.stop() if n == 2 else None)
+def test_a_reply_can_be_stopped_and_its_text_is_kept() -> None:
+    chat, screen = make_chat("hi", "/why")
+    chat.bot = StreamBot("one two three", lambda n: chat.stop() if n == 2 else None)
     chat.run()
     assert screen.all("piece") == ["one ", "two "]
     assert texts(chat)[-1] == ("bot", "one two")
     assert chat.dialogue().turns[-1].meta["finish"] == "cancelled"
-    assert any(note.startswith("Stopped. /again") for note in screen.all("note"))
+    assert any(note.startswith("Stopped. Type /again") for note in screen.all("note"))
     assert ("finish", "cancelled") in screen.last("table")
 
 
-def test_a_reply_stopped_before_its_first_word_is_none() -> None:
-    chat, _ = chat_of("hi")
-    chat.bot = Words("one two", lambda n: chat.stop())
+def test_a_reply_stopped_before_its_first_word_is_not_kept() -> None:
+    chat, _ = make_chat("hi")
+    chat.bot = StreamBot("one two", lambda n: chat.stop())
     chat.run()
     assert texts(chat) == [("user", "hi")]
 
 
-def test_a_bot_that_does_not_listen_is_interrupted_the_second_time() -> None:
-    chat, screen = chat_of("hi", "/bot generic", "still here?")
-    chat.bot = Words("one two three", lambda n: chat.stop(), listens=False)
+def test_a_bot_that_ignores_the_stop_is_interrupted_the_second_time() -> None:
+    chat, screen = make_chat("hi", "/bot generic", "still here?")
+    chat.bot = StreamBot("one two three", lambda n: chat.stop(), listens=False)
     chat.run()
     assert screen.all("piece") == ["one "]
     assert "Stopped." in screen.all("note")
@@ -250,73 +251,73 @@ def test_a_bot_that_does_not_listen_is_interrupted_the_second_time() -> None:
 
 
 def test_a_bot_that_cannot_stream_is_interrupted_at_once() -> None:
-    chat, _ = chat_of()
+    chat, _ = make_chat()
     with pytest.raises(KeyboardInterrupt):
         chat.stop()
 
 
-def test_silence_is_told_and_not_kept() -> None:
-    chat, screen = talked("hi", bot=Counting("  "))
+def test_an_empty_reply_is_reported_and_not_kept() -> None:
+    chat, screen = run_chat("hi", bot=CountingBot("  "))
     assert texts(chat) == [("user", "hi")]
-    assert "The bot said nothing. /again asks it once more." in screen.all("note")
+    assert "The bot's reply was empty. Type /again to ask it once more." in screen.all("note")
 
 
 def test_a_stream_without_an_end_is_an_error() -> None:
-    class Unfinished(Words):
+    class Unfinished(StreamBot):
         def stream(self, asks: Sequence[Ask], /, *, alive: Callable[[int], bool]) -> Iterator[Piece]:
             yield Piece(0, "well")
 
-    _, screen = talked("hi", bot=Unfinished(""))
+    _, screen = run_chat("hi", bot=Unfinished(""))
     assert "stopped in the middle of its reply" in screen.last("error")
 
 
-def test_why_tells_of_the_candidates_and_the_making() -> None:
-    _, screen = talked("/why", "hi", "/why", bot=Counting(), seed=7)
+def test_why_shows_candidates_and_details() -> None:
+    _, screen = run_chat("/why", "hi", "/why", bot=CountingBot(), seed=7)
     assert "has not said anything yet" in screen.last("error")
-    considered, made = screen.all("table")
-    assert considered == [
+    candidates, details = screen.all("table")
+    assert candidates == [
         ("0.900", "no [1m way", "dropped: rude", "t1"),
-        ("0.500", "heard 1, seed 7", "chosen", "t2"),
+        ("0.500", "saw 1, seed 7", "chosen", "t2"),
         ("0.250", "meh", "scored lower", ""),
     ]
-    facts = dict(made)
+    facts = dict(details)
     assert (facts["bot"], facts["checkpoint"], facts["settings"], facts["seed"]) == ("counting", "abc", "k=3", "7")
     assert facts["time"] == "0.00 s"
 
 
-def test_why_speaks_of_the_reply_that_is_last_now() -> None:
-    _, screen = talked("one", "two", "/undo", "/why", bot=Counting())
+def test_why_describes_the_current_last_reply() -> None:
+    _, screen = run_chat("one", "two", "/undo", "/why", bot=CountingBot())
     assert dict(screen.last("table"))["seed"] == "0"
 
 
 def test_history_shows_all_turns() -> None:
-    _, screen = talked("/history", "hi", "/history")
-    assert "Nothing has been said yet." in screen.all("note")
+    _, screen = run_chat("/history", "hi", "/history")
+    assert "The conversation is empty." in screen.all("note")
     assert (screen.all("user"), screen.all("bot")) == (["hi"], ["ok"])
 
 
-def test_the_persona_can_be_shown_added_to_and_cleared() -> None:
-    chat, screen = talked("/persona", "/persona I bake.", "/persona show", persona=("I sail.",))
+def test_the_persona_can_be_shown_extended_and_cleared() -> None:
+    chat, screen = run_chat("/persona", "/persona I bake.", "/persona show", persona=("I sail.",))
     assert chat.persona == Persona(("I sail.", "I bake."))
     assert screen.last("note") == "Goodbye."
     assert screen.all("note").count("The bot's persona: I sail. I bake.") == 2
     assert chat.dialogue().personas["bot"].sentences == ("I sail.", "I bake.")
-    chat, screen = talked("/persona clear", persona=("I sail.",))
+    chat, screen = run_chat("/persona clear", persona=("I sail.",))
     assert chat.dialogue().personas == {}
     assert "The bot has no persona." in screen.all("note")
 
 
-def test_personas_of_the_sample() -> None:
+def test_personas_from_the_sample() -> None:
     someone, other = sample.personas()[:2]
-    chat, screen = talked(f"/persona sample:{other.id}", "/persona sample:nobody", persona=(f"sample:{someone.id}",))
+    chat, screen = run_chat(f"/persona sample:{other.id}", "/persona sample:nobody", persona=(f"sample:{someone.id}",))
     assert chat.persona == other
     assert any(someone.sentences[0] in note for note in screen.all("note"))
     assert "There is no persona in the sample called 'nobody'." in screen.last("error")
     with pytest.raises(UnknownName):
-        chat_of(persona=("sample:nobody",))
+        make_chat(persona=("sample:nobody",))
 
 
-def test_personas_of_files(tmp_path: Path) -> None:
+def test_personas_from_files(tmp_path: Path) -> None:
     file = tmp_path / "someone.txt"
     file.write_bytes("\ufeffI sail.\r\n\n  I bake. \n".encode() + b"I \xff.\n")
     assert read_persona([str(file)]) == Persona(("I sail.", "I bake.", "I \ufffd."))
@@ -326,28 +327,28 @@ def test_personas_of_files(tmp_path: Path) -> None:
     for sentence in ("我喜欢航海。", "I sail", "Sailor.", "I like and/or", "x y" * 5000):
         assert read_persona([sentence]) == Persona((sentence,))
     for missing in ("someone.txt", "no/such/folder", "./x"):
-        with pytest.raises(UsageError, match="There is no file"):
+        with pytest.raises(UsageError, match="File not found"):
             read_persona([missing])
 
 
 def test_the_bot_can_be_switched_and_a_wrong_one_changes_nothing() -> None:
-    chat, screen = talked("hi", "/bot", "/bot generik", "/bot generic?to_statements=fine", "hi")
+    chat, screen = run_chat("hi", "/bot", "/bot generik", "/bot generic?to_statements=fine", "hi")
     assert "Did you mean 'generic'?" in screen.last("error")
     assert [t for s, t in texts(chat) if s == "bot"] == ["ok", "fine"]
     assert "generic" in dict(screen.last("table"))
 
 
-def test_a_wrong_bot_or_place_fails_before_the_first_line(tmp_path: Path) -> None:
+def test_a_wrong_bot_or_path_fails_before_the_first_line(tmp_path: Path) -> None:
     with pytest.raises(UnknownName):
         TerminalChat(ChatConfig(bot="x"), Recorder(), input)
     for name in ("", "a.parquet", "a.jsonl.gz"):
         with pytest.raises(UsageError):
-            chat_of(save=tmp_path / name)
+            make_chat(save=tmp_path / name)
 
 
 def test_saving(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "chats.jsonl"
-    chat, screen = talked("hi", "/save", "again", bot=Counting(), save=path, persona=("I sail.",))
+    chat, screen = run_chat("hi", "/save", "again", bot=CountingBot(), save=path, persona=("I sail.",))
     [dialogue] = saved(path)
     assert dialogue == chat.dialogue()
     assert [turn.text for turn in dialogue.turns][::2] == ["hi", "again"]
@@ -359,75 +360,75 @@ def test_saving(tmp_path: Path) -> None:
     assert [f.name for f in path.parent.iterdir()] == ["chats.jsonl"]
 
 
-def test_saving_keeps_all_that_was_there(tmp_path: Path) -> None:
+def test_saving_keeps_all_other_lines(tmp_path: Path) -> None:
     path = tmp_path / "chats.jsonl"
     before = b'{"id": "other", "turns": []}\n\xff damaged\n\n"chat-"\nno line end'
     path.write_bytes(before)
     path.chmod(0o640)
-    chat, _ = talked("hi", "/save", "/save", "ho", save=path)
+    chat, _ = run_chat("hi", "/save", "/save", "ho", save=path)
     lines = path.read_bytes()
     assert lines.startswith(before + b"\n")
     assert lines.count(chat.id.encode()) == 1
     assert json.loads(lines.splitlines()[-1])["turns"][2]["text"] == "ho"
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
-    talked("second conversation", save=path)
+    run_chat("second conversation", save=path)
     assert path.read_bytes().startswith(lines)
 
 
 def test_saving_through_a_link_keeps_the_link(tmp_path: Path) -> None:
     (tmp_path / "real.jsonl").touch()
     (tmp_path / "link.jsonl").symlink_to("real.jsonl")
-    talked("hi", save=tmp_path / "link.jsonl")
+    run_chat("hi", save=tmp_path / "link.jsonl")
     assert (tmp_path / "link.jsonl").is_symlink()
     assert len(saved(tmp_path / "real.jsonl")) == 1
 
 
-def test_nothing_said_is_not_saved(tmp_path: Path) -> None:
-    _, screen = talked("/save", save=tmp_path / "a.jsonl")
+def test_an_empty_conversation_is_not_saved(tmp_path: Path) -> None:
+    _, screen = run_chat("/save", save=tmp_path / "a.jsonl")
     assert "nothing to save" in screen.last("error")
     assert list(tmp_path.iterdir()) == []
-    _, screen = talked("hi", "/save")
+    _, screen = run_chat("hi", "/save")
     assert "/save PATH" in screen.last("error")
 
 
-def test_a_save_that_fails_is_told_and_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_failed_save_is_reported_and_changes_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("precious")
-    _, screen = talked("hi", f"/save {tmp_path}/file/chat.jsonl", f"/save {tmp_path}", "/history")
-    assert "cannot be written: " in screen.all("error")[0]
+    _, screen = run_chat("hi", f"/save {tmp_path}/file/chat.jsonl", f"/save {tmp_path}", "/history")
+    assert "Cannot write " in screen.all("error")[0]
     assert "is not a file" in screen.all("error")[1]
     assert screen.all("bot") == ["ok"]
     assert (tmp_path / "file").read_text() == "precious"
 
 
-def test_quit_stays_once_when_the_conversation_cannot_be_saved(tmp_path: Path) -> None:
-    place = tmp_path / "place"
-    chat, screen = chat_of("hi", "/quit", "/save " + str(tmp_path / "b.jsonl"), "/quit", save=place / "a.jsonl")
-    place.write_text("a file where a folder should be")
-    with pytest.raises(DataError, match="cannot be written"):
+def test_quit_does_not_leave_the_first_time_if_the_conversation_cannot_be_saved(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    chat, screen = make_chat("hi", "/quit", "/save " + str(tmp_path / "b.jsonl"), "/quit", save=folder / "a.jsonl")
+    folder.write_text("a file where a folder should be")
+    with pytest.raises(DataError, match="Cannot write"):
         chat.run()
     assert "/save PATH" in screen.last("error")
     assert saved(tmp_path / "b.jsonl") == [chat.dialogue()]
 
 
 def test_a_crash_still_saves(tmp_path: Path) -> None:
-    class Broken(Counting):
+    class Broken(CountingBot):
         def reply(self, asks: Sequence[Ask], /) -> list[Reply]:
             raise ZeroDivisionError
 
     path = tmp_path / "a.jsonl"
     with pytest.raises(ZeroDivisionError):
-        talked("precious words", bot=Broken(), save=path)
+        run_chat("precious words", bot=Broken(), save=path)
     assert saved(path)[0].turns[0].text == "precious words"
 
 
-def test_save_dialogue_writes_what_no_encoding_knows(tmp_path: Path) -> None:
+def test_save_dialogue_replaces_lone_surrogates(tmp_path: Path) -> None:
     save_dialogue(Dialogue("d", (), meta={"odd": "\ud800"}), tmp_path / "a.jsonl")
     assert saved(tmp_path / "a.jsonl")[0].meta == {"odd": "?"}
 
 
 def test_a_person_as_the_bot(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("it is me\n"))
-    chat, screen = talked("/bot human", "who?", "and now?")
+    chat, screen = run_chat("/bot human", "who?", "and now?")
     assert texts(chat) == [("user", "who?"), ("bot", "it is me"), ("user", "and now?")]
     assert "user: who?" in capsys.readouterr().out
-    assert "nobody is there" in screen.last("error")
+    assert "The input ended" in screen.last("error")

@@ -11,10 +11,10 @@ from tertulia.core.errors import ConfigError, DamagedLine, DataError
 from tertulia.core.reply import Ask, Reply
 from tertulia.talk.bot import RankingBot
 from tertulia.talk.bots.tfidf import TfidfBot, TfidfOptions
-from tertulia.talk.lexical import TfidfIndex
 from tertulia.talk.spec import make_bot
+from tertulia.talk.tfidf_index import TfidfIndex
 
-TALKS = [
+DIALOGUES = [
     Dialogue("sea", (Turn("a", "do you like the sea"), Turn("b", "I sail every week"), Turn("a", "how nice"))),
     Dialogue("bread", (Turn("a", "do you like bread"), Turn("b", "I bake my own"), Turn("a", "every morning?"))),
     Dialogue("tea", (Turn("a", "shall we have tea"), Turn("b", "with milk please"))),
@@ -24,7 +24,7 @@ TALKS = [
 
 @pytest.fixture(scope="module")
 def bot() -> TfidfBot:
-    return TfidfBot(TfidfIndex.from_dialogues(TALKS))
+    return TfidfBot(TfidfIndex.from_dialogues(DIALOGUES))
 
 
 @pytest.fixture(scope="module")
@@ -32,19 +32,19 @@ def sample_bot() -> TfidfBot:
     return TfidfBot.build("", TfidfOptions())
 
 
-def ask(*said: str, seed: int = 0, persona: str = "") -> Ask:
-    turns = tuple(Turn(("ana", "bot")[i % 2], text) for i, text in enumerate(said))
+def ask(*texts: str, seed: int = 0, persona: str = "") -> Ask:
+    turns = tuple(Turn(("ana", "bot")[i % 2], text) for i, text in enumerate(texts))
     return Ask(Dialogue("d", turns, {"bot": Persona((persona,))} if persona else {}), seed=seed)
 
 
-def one(bot: TfidfBot, wish: Ask) -> Reply:
-    (reply,) = bot.reply([wish])
+def reply_to(bot: TfidfBot, request: Ask) -> Reply:
+    (reply,) = bot.reply([request])
     return reply
 
 
-def test_it_answers_with_the_reply_to_the_nearest_message(bot: TfidfBot) -> None:
+def test_it_replies_with_the_reply_to_the_most_similar_message(bot: TfidfBot) -> None:
     assert isinstance(bot, RankingBot)
-    reply = one(bot, ask("Do you like bread?"))
+    reply = reply_to(bot, ask("Do you like bread?"))
     assert reply.text == "I bake my own"
     assert reply.score == pytest.approx(1.0, abs=1e-6)
     assert reply.note is None
@@ -55,104 +55,107 @@ def test_it_answers_with_the_reply_to_the_nearest_message(bot: TfidfBot) -> None
 
 
 def test_candidates_come_best_first_with_their_sources(bot: TfidfBot) -> None:
-    found = one(bot, ask("do you like the sea")).candidates
-    assert [(c.text, c.source, c.dropped) for c in found] == [
+    candidates = reply_to(bot, ask("do you like the sea")).candidates
+    assert [(c.text, c.source, c.dropped) for c in candidates] == [
         ("I sail every week", "sea#1", None),
         ("I bake my own", "bread#1", None),
     ]
-    scores = [c.score for c in found if c.score is not None]
+    scores = [c.score for c in candidates if c.score is not None]
     assert scores == sorted(scores, reverse=True)
     assert len(scores) == 2
 
 
-def test_it_does_not_say_what_was_said_and_gives_the_reason(bot: TfidfBot) -> None:
-    reply = one(bot, ask("do you like the sea", "I sail EVERY week!", "do you like the sea"))
+def test_replies_already_used_are_dropped_with_a_reason(bot: TfidfBot) -> None:
+    reply = reply_to(bot, ask("do you like the sea", "I sail EVERY week!", "do you like the sea"))
     assert reply.text == "I bake my own"
     assert [(c.text, c.dropped) for c in reply.candidates] == [
-        ("I sail every week", "already said in this conversation"),
+        ("I sail every week", "already used in this conversation"),
         ("I bake my own", None),
     ]
 
 
-def test_when_all_is_said_it_repeats_itself_and_says_so(bot: TfidfBot) -> None:
-    said = ("do you like the sea", "I sail every week", "I see", "I bake my own", "do you like the sea")
-    reply = one(bot, ask(*said))
+def test_if_every_reply_was_used_it_repeats_one_with_a_note(bot: TfidfBot) -> None:
+    texts = ("do you like the sea", "I sail every week", "I see", "I bake my own", "do you like the sea")
+    reply = reply_to(bot, ask(*texts))
     assert reply.text == "I sail every week"
     assert reply.note is not None
-    assert "repeated itself" in reply.note
+    assert "repeated one" in reply.note
     assert all(c.dropped for c in reply.candidates)
 
 
-def test_it_goes_on_for_long_without_repeating_itself(sample_bot: TfidfBot) -> None:
-    said = ["Hi there, how are you?"]
+def test_a_long_conversation_has_no_repetition(sample_bot: TfidfBot) -> None:
+    texts = ["Hi there, how are you?"]
     for turn in range(30):
-        said.append(one(sample_bot, ask(*said, seed=turn)).text)
-    assert len(set(said)) == 31
+        texts.append(reply_to(sample_bot, ask(*texts, seed=turn)).text)
+    assert len(set(texts)) == 31
 
 
-def test_equal_scores_fall_by_the_seed_and_not_by_the_order_of_the_data(bot: TfidfBot) -> None:
-    texts = [one(bot, ask("shall we have tea", seed=s)).text for s in range(60)]
+def test_ties_are_broken_by_the_seed_and_not_by_the_order_of_the_data(bot: TfidfBot) -> None:
+    texts = [reply_to(bot, ask("shall we have tea", seed=s)).text for s in range(60)]
     assert set(texts) == {"with milk please", "rather some coffee"}
     assert 10 < texts.count("with milk please") < 50
 
 
-def test_unknown_words_give_a_reply_at_random_and_a_note(bot: TfidfBot) -> None:
+def test_unknown_words_give_a_random_reply_and_a_note(bot: TfidfBot) -> None:
     replies = bot.reply([ask("quantum chromodynamics", seed=s) for s in range(30)])
     assert len({r.text for r in replies}) > 3
-    assert all(r.note and "none of these words" in r.note and r.score == 0 for r in replies)
+    assert all(r.note and "none of the words" in r.note and r.score == 0 for r in replies)
     assert all(len(r.candidates) == 1 and r.candidates[0].source for r in replies)
 
 
 @pytest.mark.parametrize("text", ["", "🙂", "...", "\x00"])
-def test_no_words_at_all(bot: TfidfBot, text: str) -> None:
-    assert "none of these words" in str(one(bot, ask(text)).note)
+def test_texts_without_words_give_a_random_reply(bot: TfidfBot, text: str) -> None:
+    assert "none of the words" in str(reply_to(bot, ask(text)).note)
 
 
 def test_it_opens_a_conversation_with_an_opener(bot: TfidfBot) -> None:
     replies = bot.reply([ask(seed=s) for s in range(30)])
-    assert {r.text for r in replies} == {d.turns[0].text for d in TALKS}
+    assert {r.text for r in replies} == {d.turns[0].text for d in DIALOGUES}
     assert {r.note for r in replies} == {"opened the conversation"}
 
 
-def test_the_persona_weighs_in(bot: TfidfBot) -> None:
-    plain, sailor, baker = (one(bot, ask("do you like it", persona=p)) for p in ("", "the sea", "bread"))
+def test_the_persona_is_part_of_the_query(bot: TfidfBot) -> None:
+    plain, sailor, baker = (reply_to(bot, ask("do you like it", persona=p)) for p in ("", "the sea", "bread"))
     assert sailor.text == "I sail every week"
     assert baker.text == "I bake my own"
     assert plain.score != sailor.score
-    deaf = TfidfBot(bot.index, TfidfOptions(persona_weight=0))
-    without, with_persona = one(deaf, ask("do you like it")), one(deaf, ask("do you like it", persona="the sea"))
+    no_persona = TfidfBot(bot.index, TfidfOptions(persona_weight=0))
+    without, with_persona = (
+        reply_to(no_persona, ask("do you like it")),
+        reply_to(no_persona, ask("do you like it", persona="the sea")),
+    )
     assert (without.text, without.score) == (with_persona.text, with_persona.score)
 
 
-def test_every_persona_that_is_shown_counts(bot: TfidfBot) -> None:
+def test_the_personas_of_both_speakers_are_used(bot: TfidfBot) -> None:
     for text, reply in (("the sea", "I sail every week"), ("bread", "I bake my own")):
         for who in ("ana", "bot"):
-            talk = Dialogue("d", (Turn("ana", "do you like it"),), {who: Persona((text,))})
-            assert one(bot, Ask(talk, "bot")).text == reply
+            dialogue = Dialogue("d", (Turn("ana", "do you like it"),), {who: Persona((text,))})
+            assert reply_to(bot, Ask(dialogue, "bot")).text == reply
     both = {"ana": Persona(("the sea",)), "bot": Persona(("bread",))}
     (scores,) = bot.score([Ask(Dialogue("d", (Turn("ana", "so"),), both), "bot")], [["the sea", "bread", "milk"]])
     assert min(scores[:2]) > scores[2] == 0
 
 
-def test_the_whole_conversation_as_the_query(bot: TfidfBot) -> None:
-    whole = TfidfBot(bot.index, TfidfOptions(context="all"))
-    said = ask("do you like the sea", "no", "hm")
-    assert "none of these words" in str(one(bot, said).note)
-    assert one(whole, said).text == "I sail every week"
+def test_the_full_conversation_as_the_query(bot: TfidfBot) -> None:
+    full = TfidfBot(bot.index, TfidfOptions(context="all"))
+    request = ask("do you like the sea", "no", "hm")
+    assert "none of the words" in str(reply_to(bot, request).note)
+    assert reply_to(full, request).text == "I sail every week"
     candidates = [["the sea", "bread"]]
-    assert bot.score([said], candidates) == [[0, 0]]
-    (scores,) = whole.score([said], candidates)
+    assert bot.score([request], candidates) == [[0, 0]]
+    (scores,) = full.score([request], candidates)
     assert scores[0] > scores[1] == 0
     alone = ask("do you like the sea")
-    assert whole.score([alone], candidates) == bot.score([alone], candidates)
-    assert one(whole, ask()).note == "opened the conversation"
+    assert full.score([alone], candidates) == bot.score([alone], candidates)
+    assert reply_to(full, ask()).note == "opened the conversation"
     with pytest.raises(ConfigError, match="context"):
         make_bot("tfidf:sample?context=some")
 
 
-def test_a_persona_of_weight_nothing_does_not_hide_unknown_words(bot: TfidfBot) -> None:
-    deaf = TfidfBot(bot.index, TfidfOptions(persona_weight=0))
-    assert "none of these words" in str(one(deaf, ask("quantum", persona="the sea")).note)
+def test_a_persona_of_weight_zero_does_not_hide_unknown_words(bot: TfidfBot) -> None:
+    no_persona = TfidfBot(bot.index, TfidfOptions(persona_weight=0))
+    assert "none of the words" in str(reply_to(no_persona, ask("quantum", persona="the sea")).note)
 
 
 def key(reply: Reply) -> tuple[object, ...]:
@@ -161,7 +164,7 @@ def key(reply: Reply) -> tuple[object, ...]:
 
 questions = [*sorted({t.text for d in sample.dialogues("valid") for t in d.turns}), "", "zzz qqq"]
 asks = st.builds(
-    lambda said, seed, persona: ask(*said, seed=seed, persona=persona),
+    lambda texts, seed, persona: ask(*texts, seed=seed, persona=persona),
     st.lists(st.sampled_from(questions), max_size=3),
     st.integers(0, 5),
     st.sampled_from(["", "I love to sail and to bake."]),
@@ -172,7 +175,7 @@ asks = st.builds(
 @given(st.lists(asks, min_size=1, max_size=5))
 def test_the_same_ask_gives_the_same_reply_whatever_the_batch(sample_bot: TfidfBot, batch: list[Ask]) -> None:
     together = [key(r) for r in sample_bot.reply(batch)]
-    assert together == [key(one(sample_bot, wish)) for wish in batch]
+    assert together == [key(reply_to(sample_bot, request)) for request in batch]
     assert together[::-1] == [key(r) for r in sample_bot.reply(batch[::-1])]
 
 
@@ -190,14 +193,14 @@ def test_scores_are_cosines_with_the_candidates_themselves(bot: TfidfBot) -> Non
 
 
 def test_scores_of_a_batch_are_those_of_each_alone(sample_bot: TfidfBot) -> None:
-    wishes = [ask("do you have a dog?"), ask("", persona="I love my dog."), ask("nice weather")]
+    requests = [ask("do you have a dog?"), ask("", persona="I love my dog."), ask("nice weather")]
     candidates = [["yes, a dog", "no"], ["my dog is lovely"], ["I love rain", "so it is", "the weather!"]]
-    together = sample_bot.score(wishes, candidates)
+    together = sample_bot.score(requests, candidates)
     assert [len(s) for s in together] == [2, 1, 3]
-    assert together == [sample_bot.score([w], [c])[0] for w, c in zip(wishes, candidates, strict=True)]
+    assert together == [sample_bot.score([w], [c])[0] for w, c in zip(requests, candidates, strict=True)]
 
 
-def test_the_persona_weighs_in_when_ranking(bot: TfidfBot) -> None:
+def test_the_persona_is_part_of_the_query_when_ranking(bot: TfidfBot) -> None:
     candidates = [["I sail every week", "I bake my own"]]
     (sailor,), (baker,) = (bot.score([ask("and you", persona=p)], candidates) for p in ("I sail", "I bake"))
     assert sailor[0] > sailor[1]
@@ -206,12 +209,12 @@ def test_the_persona_weighs_in_when_ranking(bot: TfidfBot) -> None:
 
 def test_a_saved_index_gives_the_same_replies(sample_bot: TfidfBot, tmp_path: Path) -> None:
     sample_bot.index.save(tmp_path / "index")
-    again = make_bot(f"tfidf:{tmp_path / 'index'}")
-    wishes = [ask(text, seed=i) for i, text in enumerate(questions[:40])]
-    for one_reply, other in zip(sample_bot.reply(wishes), again.reply(wishes), strict=True):
+    loaded = make_bot(f"tfidf:{tmp_path / 'index'}")
+    requests = [ask(text, seed=i) for i, text in enumerate(questions[:40])]
+    for one_reply, other in zip(sample_bot.reply(requests), loaded.reply(requests), strict=True):
         assert key(one_reply)[:4] == key(other)[:4]
         assert one_reply.provenance.checkpoint == other.provenance.checkpoint
-    assert again.spec == f"tfidf:{tmp_path / 'index'}"
+    assert loaded.spec == f"tfidf:{tmp_path / 'index'}"
 
 
 def test_a_damaged_index_is_refused(sample_bot: TfidfBot, tmp_path: Path) -> None:
@@ -221,7 +224,7 @@ def test_a_damaged_index_is_refused(sample_bot: TfidfBot, tmp_path: Path) -> Non
         make_bot(str(tmp_path))
 
 
-def test_the_sample_bot_has_read_nothing_but_the_training_split(sample_bot: TfidfBot) -> None:
+def test_the_sample_bot_uses_only_the_training_split(sample_bot: TfidfBot) -> None:
     train = {d.id for d in sample.dialogues("train")}
     assert {pair.source.partition("#")[0] for pair in sample_bot.index.pairs} == train
     assert sample_bot.spec == "tfidf:sample"
@@ -230,18 +233,18 @@ def test_the_sample_bot_has_read_nothing_but_the_training_split(sample_bot: Tfid
 def test_dialogues_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "talks.jsonl"
     file.write_text(json.dumps({"id": "d", "utterances": ["do you sail", "every week"]}) + "\n")
-    assert one(make_bot(f"tfidf:{file}?candidates=1"), ask("you sail?")).text == "every week"  # type: ignore[arg-type]
+    assert reply_to(make_bot(f"tfidf:{file}?candidates=1"), ask("you sail?")).text == "every week"  # type: ignore[arg-type]
     file.write_text("oops\n" + file.read_text())
     with pytest.raises(DamagedLine, match="line 1"):
         make_bot(f"tfidf:{file}?candidates=1")
 
 
-def test_data_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="There is no"):
+def test_missing_data_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"There is no|not found"):
         make_bot(f"tfidf:{tmp_path / 'gone'}")
 
 
-def test_how_many_candidates_are_considered(sample_bot: TfidfBot) -> None:
+def test_the_number_of_candidates_is_an_option(sample_bot: TfidfBot) -> None:
     few = TfidfBot(sample_bot.index, TfidfOptions(candidates=3))
-    assert len(one(few, ask("do you have a dog")).candidates) == 3
-    assert len(one(sample_bot, ask("do you have a dog")).candidates) == 10
+    assert len(reply_to(few, ask("do you have a dog")).candidates) == 3
+    assert len(reply_to(sample_bot, ask("do you have a dog")).candidates) == 10

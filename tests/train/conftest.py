@@ -1,4 +1,4 @@
-"""What tests of several recipes share: a training that is broken off."""
+"""Shared by the tests of several recipes: an interrupted run."""
 
 from collections.abc import Callable
 
@@ -19,5 +19,5 @@ class _Stops(Silent):
 
 @pytest.fixture
 def stops() -> Callable[[int], Progress]:
-    """Makes a listener that breaks off after so many updates, as somebody at the keyboard would."""
+    """Makes a progress listener that interrupts after some updates, as Ctrl-C would."""
     return _Stops

@@ -1,4 +1,4 @@
-"""The training loop on the smallest thing that can be trained: a line through points."""
+"""The training loop on the smallest possible task: linear regression."""
 
 import json
 import math
@@ -17,14 +17,15 @@ import pytest
 import torch
 from torch import nn
 
-from tertulia.core.errors import DataError
+from tertulia.core.config import validate
+from tertulia.core.errors import ConfigError, DataError, UsageError
 from tertulia.core.progress import Silent
-from tertulia.train.loop import BEST, LoopConfig, Loss, fit, schedule, settings
-from tertulia.train.record import PICTURE, RECORD, draw_record, read_record
+from tertulia.train.loop import BEST, LoopConfig, Loss, TrainingTask, fit, schedule
+from tertulia.train.record import PLOT, RECORD, plot_record, read_record
 
 
-class Line:
-    """Learns y = 2 x + 1, with noise from dropout so that the random state matters."""
+class Line(TrainingTask):
+    """Fits y = 2 x + 1, with dropout, so that the state of the random generator matters."""
 
     goal = "-error"
 
@@ -52,7 +53,7 @@ class InterruptedRunError(Exception):
     pass
 
 
-class Breaks(Silent):
+class InterruptAt(Silent):
     """Interrupts a run at an update."""
 
     def __init__(self, at: int) -> None:
@@ -64,51 +65,51 @@ class Breaks(Silent):
             raise InterruptedRunError
 
 
-CONFIG = LoopConfig(epochs=9, rate=0.05, warmup=3, accumulate=2, validate_every=7, patience=50, keep_seconds=0)
+CONFIG = LoopConfig(epochs=9, learning_rate=0.05, warmup=3, accumulate=2, validate_every=7, patience=50, save_seconds=0)
 
 
 def run(folder: Path, config: LoopConfig = CONFIG, *, resume: bool = False, progress: Any = None) -> tuple[Any, Line]:
-    trainee = Line()
-    return fit(trainee, config, folder, progress or Silent(), resume=resume, same="one"), trainee
+    task = Line()
+    return fit(task, config, folder, progress or Silent(), resume=resume, run_id="one"), task
 
 
-def weights(trainee: Line) -> list[float]:
-    return torch.cat([p.detach().flatten() for p in trainee.module.parameters()]).tolist()
+def weights(task: Line) -> list[float]:
+    return torch.cat([p.detach().flatten() for p in task.module.parameters()]).tolist()
 
 
 def losses(folder: Path) -> list[tuple[int, float]]:
     return [(line["step"], line["loss"]) for line in read_record(folder / RECORD) if "loss" in line]
 
 
-def test_it_learns_and_ends_with_its_best_weights(tmp_path: Path) -> None:
-    outcome, trainee = run(tmp_path, CONFIG.model_copy(update={"epochs": 40}))
-    found = [line["valid"]["error"] for line in read_record(tmp_path / RECORD) if "valid" in line]
-    trainee.module.eval()
-    assert outcome.figures["error"] == pytest.approx(min(found))
-    assert trainee.validate()["error"] == pytest.approx(min(found))
-    assert min(found) < found[0] / 10
+def test_training_ends_with_the_best_weights(tmp_path: Path) -> None:
+    outcome, task = run(tmp_path, CONFIG.model_copy(update={"epochs": 40}))
+    errors = [line["valid"]["error"] for line in read_record(tmp_path / RECORD) if "valid" in line]
+    task.module.eval()
+    assert outcome.figures["error"] == pytest.approx(min(errors))
+    assert task.validate()["error"] == pytest.approx(min(errors))
+    assert min(errors) < errors[0] / 10
     assert outcome.steps == 200
 
 
 @pytest.mark.parametrize("at", [1, 6, 7, 12, 24])
-def test_an_interrupted_run_goes_on_as_if_nothing_had_been(tmp_path: Path, at: int) -> None:
-    whole, first = run(tmp_path / "whole")
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path, at: int) -> None:
+    complete, first = run(tmp_path / "complete")
     with pytest.raises(InterruptedRunError):
-        run(tmp_path / "broken", progress=Breaks(at))
-    again, second = run(tmp_path / "broken", resume=True)
+        run(tmp_path / "interrupted", progress=InterruptAt(at))
+    again, second = run(tmp_path / "interrupted", resume=True)
     assert weights(first) == weights(second)
-    assert (again.steps, again.best_step, again.figures) == (whole.steps, whole.best_step, whole.figures)
+    assert (again.steps, again.best_step, again.figures) == (complete.steps, complete.best_step, complete.figures)
     valid = [
         [(line["step"], line["valid"]) for line in read_record(tmp_path / name / RECORD) if "valid" in line]
-        for name in ("whole", "broken")
+        for name in ("complete", "interrupted")
     ]
     assert valid[0] == valid[1]
 
 
-def test_losses_after_a_kill_are_those_of_an_uninterrupted_run(tmp_path: Path) -> None:
+def test_a_killed_run_resumes_with_the_losses_of_an_uninterrupted_one(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]); from test_loop import *; "
-        "fit(Line(slow=0.02), CONFIG, Path(sys.argv[2]), Silent(), resume=False, same='one')"
+        "fit(Line(slow=0.02), CONFIG, Path(sys.argv[2]), Silent(), resume=False, run_id='one')"
     )
     here = str(Path(__file__).parent)
     process = subprocess.Popen([sys.executable, "-c", script, here, str(tmp_path / "killed")])
@@ -118,9 +119,9 @@ def test_losses_after_a_kill_are_those_of_an_uninterrupted_run(tmp_path: Path) -
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    run(tmp_path / "whole")
+    run(tmp_path / "complete")
     run(tmp_path / "killed", resume=True)
-    assert losses(tmp_path / "killed") == losses(tmp_path / "whole")
+    assert losses(tmp_path / "killed") == losses(tmp_path / "complete")
 
 
 def test_a_finished_run_is_not_trained_again(tmp_path: Path) -> None:
@@ -131,25 +132,25 @@ def test_a_finished_run_is_not_trained_again(tmp_path: Path) -> None:
     assert (tmp_path / BEST).stat().st_mtime_ns == best
 
 
-def test_other_data_or_settings_are_not_gone_on_with(tmp_path: Path) -> None:
+def test_a_run_with_other_data_or_settings_is_not_resumed(tmp_path: Path) -> None:
     run(tmp_path)
     with pytest.raises(DataError, match="other data or settings"):
-        fit(Line(), CONFIG, tmp_path, Silent(), resume=True, same="other")
+        fit(Line(), CONFIG, tmp_path, Silent(), resume=True, run_id="other")
 
 
-def test_it_stops_when_nothing_gets_better(tmp_path: Path) -> None:
-    outcome, _ = run(tmp_path, LoopConfig(epochs=100, rate=1e-12, decay="none", patience=2, validate_every=1))
-    assert outcome.ended.startswith("no better")
+def test_training_stops_without_improvement(tmp_path: Path) -> None:
+    outcome, _ = run(tmp_path, LoopConfig(epochs=100, learning_rate=1e-12, decay="none", patience=2, validate_every=1))
+    assert outcome.ended.startswith("no improvement")
     assert outcome.steps < 1000
 
 
-def test_a_loss_that_is_no_number_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="loss at update") as caught:
-        run(tmp_path, LoopConfig(rate=1e30, clip=1e30, epochs=50))
-    assert "rate" in str(caught.value.hint)
+def test_a_loss_that_is_not_finite_is_an_error_with_a_hint(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="diverged at update") as caught:
+        run(tmp_path, LoopConfig(learning_rate=1e30, max_grad_norm=1e30, epochs=50))
+    assert "learning_rate" in str(caught.value.hint)
 
 
-def test_accumulating_is_the_mean_of_gradients(tmp_path: Path) -> None:
+def test_accumulated_batches_give_the_gradient_of_one_large_batch(tmp_path: Path) -> None:
     class Twice(Line):
         def __init__(self, joined: bool) -> None:
             super().__init__()
@@ -157,20 +158,26 @@ def test_accumulating_is_the_mean_of_gradients(tmp_path: Path) -> None:
             self.joined = joined
 
         def batches(self, epoch: int) -> Sequence[torch.Tensor]:
-            found = super().batches(epoch)
-            return [torch.cat([a, b]) for a, b in zip(found[::2], found[1::2], strict=True)] if self.joined else found
+            batches = super().batches(epoch)
+            return (
+                [torch.cat([a, b]) for a, b in zip(batches[::2], batches[1::2], strict=True)]
+                if self.joined
+                else batches
+            )
 
     made = []
     for joined, accumulate in ((True, 1), (False, 2)):
-        trainee = Twice(joined)
-        config = LoopConfig(epochs=1, rate=0.01, accumulate=accumulate)
-        fit(trainee, config, tmp_path / str(joined), Silent(), resume=False, same="")
-        made.append(weights(trainee))
+        task = Twice(joined)
+        config = LoopConfig(epochs=1, learning_rate=0.01, accumulate=accumulate)
+        fit(task, config, tmp_path / str(joined), Silent(), resume=False, run_id="")
+        made.append(weights(task))
     assert made[0] == pytest.approx(made[1], abs=1e-6)
 
 
-def test_adafactor_learns_too(tmp_path: Path) -> None:
-    outcome, _ = run(tmp_path, LoopConfig(optimizer="adafactor", rate=0.05, decay="rsqrt", warmup=5, epochs=40))
+def test_adafactor_reduces_the_error(tmp_path: Path) -> None:
+    outcome, _ = run(
+        tmp_path, LoopConfig(optimizer="adafactor", learning_rate=0.05, decay="rsqrt", warmup=5, epochs=40)
+    )
     first = next(line for line in read_record(tmp_path / RECORD) if "valid" in line)
     assert outcome.figures["error"] < first["valid"]["error"]
 
@@ -183,14 +190,14 @@ def test_schedules() -> None:
     assert schedule(LoopConfig(decay="linear"), 999, 1000) == pytest.approx(0.03)
 
 
-def test_a_rate_is_held_before_it_falls() -> None:
+def test_the_learning_rate_is_held_before_it_decays() -> None:
     held = LoopConfig(warmup=2, hold=3, decay="linear")
     assert [schedule(held, step, 15) for step in range(6)] == [0.5, 1.0, 1.0, 1.0, 1.0, 1.0]
     assert schedule(held, 10, 15) == pytest.approx(0.5)
 
 
-class One:
-    """A weight whose gradient never changes, so that an update shows the rate."""
+class One(TrainingTask):
+    """A weight with a constant gradient: each update shows the learning rate."""
 
     goal = "weight"
 
@@ -211,16 +218,18 @@ class One:
 
 
 def test_meenas_schedule_is_what_adafactor_does(tmp_path: Path) -> None:
-    """A rate for so many updates, then the inverse square root of the update; here 0.25 for 16 instead of 0.01."""
-    trainee = One()
-    config = LoopConfig(optimizer="adafactor", rate=0.25, hold=16, decay="rsqrt", epochs=1, precision="float32")
-    fit(trainee, config, tmp_path, Silent(), resume=False, same="")
-    rates = [after / before - 1 for before, after in pairwise(trainee.seen)]  # relative to the weight's size
+    """Constant at first, then the inverse square root of the update; here 0.25 for 16 updates instead of 0.01."""
+    task = One()
+    config = LoopConfig(
+        optimizer="adafactor", learning_rate=0.25, hold=16, decay="rsqrt", epochs=1, precision="float32"
+    )
+    fit(task, config, tmp_path, Silent(), resume=False, run_id="")
+    rates = [after / before - 1 for before, after in pairwise(task.seen)]  # relative to the weight's size
     wanted = [1 / math.sqrt(max(step, 16)) for step in range(1, 100)]
     assert rates == pytest.approx(wanted, rel=1e-3)
 
 
-class Hears(Silent):
+class RecordNotes(Silent):
     def __init__(self) -> None:
         self.notes: list[str] = []
 
@@ -228,30 +237,35 @@ class Hears(Silent):
         self.notes.append(text)
 
 
-def test_speed_loss_and_the_last_validation_are_told(tmp_path: Path) -> None:
+def test_progress_shows_speed_loss_and_the_last_validation(tmp_path: Path) -> None:
     class Counts(Line):
         unit = "points"
 
-    heard = Hears()
-    fit(Counts(), CONFIG, tmp_path, heard, resume=False, same="")
-    before, after = heard.notes[0], heard.notes[-2]
+    progress_notes = RecordNotes()
+    fit(Counts(), CONFIG, tmp_path, progress_notes, resume=False, run_id="")
+    before, after = progress_notes.notes[0], progress_notes.notes[-2]
     assert re.fullmatch(r"[\d,]+ points/s, loss [\d.]+", before)
     assert re.fullmatch(r"[\d,]+ points/s, loss [\d.]+, error [\d.e-]+", after)
-    assert heard.notes[-1].startswith("error ")
+    assert progress_notes.notes[-1].startswith("error ")
 
 
-@pytest.mark.parametrize("kind", ["adam", "adafactor"])
-def test_later_settings_count_only_when_they_are_not_at_their_defaults(kind: Any) -> None:
-    first = settings(LoopConfig(optimizer=kind), without={"seed"})
-    assert set(first) == set(LoopConfig.model_fields) - LoopConfig.later - {"seed"}
-    for more in ({"hold": 2}, {"precision": "float32"}, {"compile": True}, {"tensorboard": True}):
-        assert settings(LoopConfig(optimizer=kind, **more), without={"seed"}) == first | more
+@pytest.mark.parametrize(("old", "new"), list(LoopConfig.renamed.items()))
+def test_old_keys_give_an_error_that_names_the_new_one(old: str, new: str) -> None:
+    with pytest.raises(ConfigError, match=f"'{old}' is now called '{new}'"):
+        validate(LoopConfig, {old: 1}, where="old.toml")
 
 
-def test_the_record_is_read_past_a_torn_line_and_drawn(tmp_path: Path) -> None:
+def test_a_device_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    missing = "mps" if not torch.backends.mps.is_available() else "cuda"
+    with pytest.raises(UsageError, match="not available") as caught:
+        run(tmp_path, LoopConfig(device=missing))  # type: ignore[arg-type]
+    assert "cpu" in str(caught.value.hint)
+
+
+def test_a_truncated_line_of_the_record_is_skipped(tmp_path: Path) -> None:
     run(tmp_path)
     with (tmp_path / RECORD).open("a") as out:
         out.write('{"step": 1, "lo')
     assert all(json.dumps(line) for line in read_record(tmp_path / RECORD))
-    draw_record(tmp_path, goal="-error")
-    assert "<svg" in (tmp_path / PICTURE).read_text()
+    plot_record(tmp_path, goal="-error")
+    assert "<svg" in (tmp_path / PLOT).read_text()

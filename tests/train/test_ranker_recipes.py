@@ -1,4 +1,4 @@
-"""The recipes of the word-vector rankers: they learn, twice the same, and go on where they were interrupted."""
+"""Recipes of word-vector rankers: they learn, are deterministic, and resume exactly."""
 
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,16 @@ from tertulia.core.errors import ConfigError
 from tertulia.core.progress import Silent
 from tertulia.corpus.load import save_dialogues
 from tertulia.models.checkpoint import read_manifest
-from tertulia.models.kv_memory import KEYS, VALUES, Hop, KVProfileMemory
-from tertulia.models.ranker import Game, Query, Ranker
-from tertulia.models.starspace import Starspace
-from tertulia.models.table import RANKERS
-from tertulia.train.rankers import TrainedRanker, query_of, read_data
+from tertulia.models.rankers.base import CandidateSet, Query, Ranker
+from tertulia.models.rankers.kv_memory import KEYS, VALUES, Hop, KVProfileMemory
+from tertulia.models.registry import RANKERS
 from tertulia.train.recipe import read_recipe
 from tertulia.train.recipes.kv_memory import KVMemoryRecipe, measure_hops
-from tertulia.train.recipes.starspace import StarspaceRecipe, build
+from tertulia.train.recipes.rankers import WordVectorRecipe, build_word_vectors
 from tertulia.train.record import read_record
-from tertulia.train.table import RECIPES
+from tertulia.train.registry import RECIPES
+from tertulia.train.runs import TrainedModel
+from tertulia.train.tasks.ranking import query_of, read_data
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 NAMES = ["starspace", "profile-memory", "kv-memory"]
@@ -35,10 +35,10 @@ def config(name: str, out: Path, **more: Any) -> Any:
     return RECIPES.get(name).config.model_validate({"out": out} | FEW | hops | more)
 
 
-def train(name: str, out: Path, progress: Any = None, **more: Any) -> TrainedRanker:
-    found = RECIPES.get(name).train(config(name, out, **more), progress or Silent())
-    assert isinstance(found, TrainedRanker)
-    return found
+def train(name: str, out: Path, progress: Any = None, **more: Any) -> TrainedModel:
+    trained = RECIPES.get(name).train(config(name, out, **more), progress or Silent())
+    assert isinstance(trained, TrainedModel)
+    return trained
 
 
 class StoppedError(Exception):
@@ -46,7 +46,7 @@ class StoppedError(Exception):
 
 
 class Stops(Silent):
-    """Interrupts a training after so many updates."""
+    """Interrupts a run after some updates."""
 
     def __init__(self, after: int) -> None:
         self.left = after
@@ -62,21 +62,21 @@ class Stops(Silent):
 
 
 @pytest.mark.parametrize(("name", "persona"), [*((name, "own") for name in NAMES), ("starspace", "none")])
-def test_it_learns_fifty_dialogues(name: str, persona: str, tmp_path: Path) -> None:
-    """Those it is asked about are those it learns from, so it must find nearly every reply."""
+def test_it_memorises_fifty_dialogues(name: str, persona: str, tmp_path: Path) -> None:
+    """Validated on its training data, it must rank nearly every reply first."""
     many = {"max_dialogues": 50, "valid_dialogues": 50, "valid_split": "train", "epochs": 8, "validate_every": 1000}
     shape = {"dim": 64, "turns": 4, "word_dropout": 0.1}
-    found = train(name, tmp_path, model=shape, rate=0.02, persona=persona, **many)
-    assert found.record["valid"]["hits@1"] > 0.8
+    trained = train(name, tmp_path, model=shape, learning_rate=0.02, persona=persona, **many)
+    assert trained.record["valid"]["hits@1"] > 0.8
     model = RANKERS.get(name).load(tmp_path)
     assert isinstance(model, Ranker)
     assert np.isfinite(model.queries([Query(("hello",)), Query(("hello",), ("I keep bees.",))]).vectors).all()
 
 
-def test_the_margin_learns_too(tmp_path: Path) -> None:
+def test_the_margin_loss_learns(tmp_path: Path) -> None:
     many = {"max_dialogues": 50, "valid_dialogues": 50, "valid_split": "train", "epochs": 8, "validate_every": 1000}
-    found = train("starspace", tmp_path, model={"dim": 64, "loss": "margin"}, rate=0.02, **many)
-    assert found.record["valid"]["hits@1"] > 0.4, "0.05 by chance"
+    trained = train("starspace", tmp_path, model={"dim": 64, "loss": "margin"}, learning_rate=0.02, **many)
+    assert trained.record["valid"]["hits@1"] > 0.4, "chance is 0.05"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -91,30 +91,32 @@ def test_the_same_seed_gives_the_same_weights(name: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_interrupted_run_goes_on_to_the_same_weights(name: str, tmp_path: Path) -> None:
-    train(name, tmp_path / "whole")
+def test_a_resumed_run_ends_with_the_same_weights(name: str, tmp_path: Path) -> None:
+    train(name, tmp_path / "complete")
     with pytest.raises(StoppedError):
-        train(name, tmp_path / "parts", Stops(8), keep_seconds=0)
-    train(name, tmp_path / "parts", keep_seconds=0, resume=True)
-    whole, parts = (read_manifest(tmp_path / run) for run in ("whole", "parts"))
-    assert whole.fingerprint == parts.fingerprint
-    losses = [[x.get("loss") for x in read_record(tmp_path / run / "record.jsonl")] for run in ("whole", "parts")]
+        train(name, tmp_path / "interrupted", Stops(8), save_seconds=0)
+    train(name, tmp_path / "interrupted", save_seconds=0, resume=True)
+    complete, interrupted = (read_manifest(tmp_path / run) for run in ("complete", "interrupted"))
+    assert complete.fingerprint == interrupted.fingerprint
+    losses = [
+        [x.get("loss") for x in read_record(tmp_path / run / "record.jsonl")] for run in ("complete", "interrupted")
+    ]
     assert losses[0] == losses[1]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_folder_explains_itself(name: str, tmp_path: Path) -> None:
-    found = train(name, tmp_path, epochs=1)
+    trained = train(name, tmp_path, epochs=1)
     manifest = read_manifest(tmp_path)
     assert (manifest.bot, manifest.model) == (name, name)
-    assert manifest.training == found.figures()
+    assert manifest.training == trained.figures()
     assert {"model.safetensors", "words.txt", "config.toml", "record.jsonl"} <= set(manifest.files)
     recipe, again = read_recipe(tmp_path / "config.toml")
     assert recipe is RECIPES.get(name)
     assert again == config(name, tmp_path, epochs=1)
 
 
-def test_the_hop_is_the_best_of_those_tried(tmp_path: Path) -> None:
+def test_the_best_setting_of_the_hop_is_chosen(tmp_path: Path) -> None:
     record = train("kv-memory", tmp_path).record["hop"]
     model, settings = KVProfileMemory.load(tmp_path), config("kv-memory", tmp_path)
     assert isinstance(settings, KVMemoryRecipe)
@@ -123,17 +125,17 @@ def test_the_hop_is_the_best_of_those_tried(tmp_path: Path) -> None:
     assert len(measured) == 5
     assert record["hits@1"] == max(measured.values()) >= record["hits@1 without"] == measured[Hop(weight=0.0)]
     assert model.hop == Hop(record["breadth"], record["sharpness"], record["weight"])
-    game = Game([task.candidates for task in data.tasks])
+    candidates = CandidateSet([task.candidates for task in data.tasks])
     for hop, share in measured.items():
         model.hop = hop
         queries = model.queries([query_of(task.exchange, "own") for task in data.tasks])
-        scores = game.scores(model, queries, model.replies(game.texts))
+        scores = candidates.scores(model, queries, model.replies(candidates.texts))
         right = [int(np.argmax(row)) == task.truth for row, task in zip(scores, data.tasks, strict=True)]
-        assert np.mean(right) == pytest.approx(share, abs=1.5 / len(right)), "but for a tie of rounded numbers"
+        assert np.mean(right) == pytest.approx(share, abs=1.5 / len(right)), "up to a tie of rounded numbers"
 
 
-def test_a_hop_finds_what_was_answered_before(tmp_path: Path) -> None:
-    """Queries of a new dialogue are like those of training, replies too; words alone do not tell which belong."""
+def test_the_hop_retrieves_earlier_replies(tmp_path: Path) -> None:
+    """Queries and replies occur in training, but share no words: only the memory connects them."""
     people = {"a": Persona(("I like tea.",)), "b": Persona(("I like rain.",))}
     made = [
         Dialogue(f"{i}", (Turn("a", f"ask{i % 50} please"), Turn("b", f"answer{i % 50} then")), people)
@@ -150,26 +152,26 @@ def test_a_hop_finds_what_was_answered_before(tmp_path: Path) -> None:
         "weights": (2.0,),
     }
     shape = {"dim": 32, "turns": 1, "min_count": 1}
-    found = train("kv-memory", tmp_path / "run", **options, rate=1e-6, model=shape).record["hop"]
-    assert found["hits@1 without"] < 0.3 < 0.9 < found["hits@1"]
+    hop = train("kv-memory", tmp_path / "run", **options, learning_rate=1e-6, model=shape).record["hop"]
+    assert hop["hits@1 without"] < 0.3 < 0.9 < hop["hits@1"]
 
 
-def test_vectors_to_begin_with(tmp_path: Path) -> None:
+def test_pretrained_word_vectors(tmp_path: Path) -> None:
     file = tmp_path / "vectors.txt"
     file.write_text("the" + " 0.5" * 12 + "\nyou" + " -0.5" * 12 + "\n", encoding="utf-8")
     settings = config("starspace", tmp_path, vectors=file)
-    assert isinstance(settings, StarspaceRecipe)
-    model = build(Starspace, read_data(settings).pairs, settings)
-    the, you = (model.said[model.vocabulary.number(word), :12].detach() for word in ("the", "you"))
+    assert isinstance(settings, WordVectorRecipe)
+    model = build_word_vectors(settings, read_data(settings).pairs)
+    the, you = (model.output_vectors[model.vocabulary.index(word), :12].detach() for word in ("the", "you"))
     assert torch.equal(the, -you)
-    with pytest.raises(ConfigError, match="have 12 numbers, the model's only dim = 10"):
+    with pytest.raises(ConfigError, match="have 12 numbers, more than dim = 10"):
         train("starspace", tmp_path / "run", vectors=file, model={"dim": 10})
 
 
 @pytest.mark.parametrize(("file", "name"), list(zip(["starspace", "memory", "kv"], NAMES, strict=True)))
 def test_the_configs_run_on_the_sample(file: str, name: str, tmp_path: Path) -> None:
     few = {"max_dialogues": 60, "valid_dialogues": 12, "pool": False, "max_steps": 1}
-    recipe, found = read_recipe(CONFIGS / f"personachat-{file}.toml", {"out": tmp_path, **few})
-    assert (found.data, found.recipe, recipe) == ("sample", name, RECIPES.get(name))
-    assert recipe.train(found, Silent()).figures()["steps"] == 1
-    assert RANKERS.get(name).load(tmp_path).config == found.model  # type: ignore[attr-defined]
+    recipe, settings = read_recipe(CONFIGS / f"personachat-{file}.toml", {"out": tmp_path, **few})
+    assert (settings.data, settings.recipe, recipe) == ("sample", name, RECIPES.get(name))
+    assert recipe.train(settings, Silent()).figures()["steps"] == 1
+    assert RANKERS.get(name).load(tmp_path).config == settings.model  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""A real server on a free port, a real SQLite file, and small real bots whose behaviour the message itself asks for."""
+"""A real server on a free port, a real SQLite file, and small real bots that the message itself controls."""
 
 import json
 import threading
@@ -14,17 +14,17 @@ import pytest
 from tertulia.core.dialogue import Persona
 from tertulia.core.errors import BotError
 from tertulia.core.reply import Ask, Candidate, Piece, Provenance, Reply, Usage
-from tertulia.store import Store
-from tertulia.talk.bot import Bot
+from tertulia.store import Database
+from tertulia.talk.bot import Bot, BotTraits
 from tertulia.web.app import create_app
+from tertulia.web.config import ServeConfig
 from tertulia.web.server import running
-from tertulia.web.settings import WebSettings
 
 ANNA = Persona(("I like tea.", "I have two dogs."), id="anna", name="Anna")
 
 
 class Echo:
-    """Answers with what it was asked, whole."""
+    """Repeats the message, in one piece."""
 
     spec = "echo"
     summary = "Repeats what you say."
@@ -37,16 +37,16 @@ class Echo:
         return Reply(ask.last, source, score=0.5, candidates=(Candidate(ask.last, 0.5),), seconds=0.001)
 
 
-class Heard:
-    """Answers with all it was given, as JSON: what reaches a bot is what a test can read."""
+class Inspect:
+    """Replies with everything it received, as JSON, so that a test can read what reaches a bot."""
 
-    spec = "heard"
-    summary = "Tells what it heard."
+    spec = "inspect"
+    summary = "Shows what it received."
 
     def reply(self, asks: Sequence[Ask], /) -> list[Reply]:
-        return [Reply(json.dumps(self._heard(ask)), Provenance(self.spec, seed=ask.seed)) for ask in asks]
+        return [Reply(json.dumps(self._received(ask)), Provenance(self.spec, seed=ask.seed)) for ask in asks]
 
-    def _heard(self, ask: Ask) -> dict[str, Any]:
+    def _received(self, ask: Ask) -> dict[str, Any]:
         persona = ask.dialogue.persona_of(ask.speaker)
         return {
             "turns": [[turn.speaker, turn.text] for turn in ask.dialogue.turns],
@@ -58,11 +58,11 @@ class Heard:
 
 
 class Count:
-    """Streams "1 2 3 ...": "10 0.05" asks for ten numbers, 0.05 s apart; "10 0.05 3" fails before the third."""
+    """Streams "1 2 3 ...": "10 0.05" means ten numbers, 0.05 s apart; "10 0.05 3" fails before the third."""
 
     spec = "count"
     summary = "Counts."
-    name = "The Count"
+    traits = BotTraits(display_name="The Count")
 
     def reply(self, asks: Sequence[Ask], /) -> list[Reply]:
         return [piece.reply for piece in self.stream(asks, alive=lambda _: True) if piece.reply is not None]
@@ -86,11 +86,11 @@ class Count:
 
 
 class Nap:
-    """Answers whole, after as many seconds as the message says."""
+    """Replies in one piece, after as many seconds as the message says."""
 
     spec = "nap"
     summary = "Sleeps first."
-    parallel = 4
+    traits = BotTraits(parallel=4)
 
     def reply(self, asks: Sequence[Ask], /) -> list[Reply]:
         time.sleep(max(float(ask.last) for ask in asks))
@@ -98,7 +98,7 @@ class Nap:
 
 
 class Broken:
-    """Fails, with an error of its own or, asked to crash, with one that it did not expect."""
+    """Fails, with a BotError or, for "crash", with an unexpected exception."""
 
     spec = "broken"
     summary = "Does not work."
@@ -110,7 +110,7 @@ class Broken:
 
 
 def make_bots() -> dict[str, Bot]:
-    return {"echo": Echo(), "heard": Heard(), "count": Count(), "nap": Nap(), "broken": Broken()}
+    return {"echo": Echo(), "inspect": Inspect(), "count": Count(), "nap": Nap(), "broken": Broken()}
 
 
 @pytest.fixture
@@ -128,8 +128,8 @@ def serve() -> Serve:
     @contextmanager
     def serving(path: Path, **settings: Any) -> Iterator[str]:
         with (
-            Store.open(f"sqlite:///{path}") as store,
-            running(create_app(make_bots(), store, personas=[ANNA], settings=WebSettings(**settings))) as url,
+            Database.open(f"sqlite:///{path}") as database,
+            running(create_app(make_bots(), database, personas=[ANNA], config=ServeConfig(**settings))) as url,
         ):
             yield url
 
@@ -138,22 +138,22 @@ def serve() -> Serve:
 
 @pytest.fixture(scope="module")
 def url(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server for all tests of a module; they keep apart by being different visitors."""
+    """A server for all tests of a module; each test is a different visitor."""
     with serve(tmp_path_factory.mktemp("web") / "chat.db", keep_alive_seconds=0.3) as address:
         yield address
 
 
 class Page:
-    """What the chat page does, in few words."""
+    """A client that makes the requests of the chat page."""
 
     def __init__(self, url: str) -> None:
         self.http = httpx.Client(base_url=url, timeout=20)
         self.keys = 0
 
     def begin(self, bot: str = "echo", persona: list[str] | None = None) -> str:
-        made = self.http.post("/api/conversations", json={"bot": bot, "persona": persona})
-        assert made.status_code == 201, made.text
-        return str(made.json()["id"])
+        created = self.http.post("/api/conversations", json={"bot": bot, "persona": persona})
+        assert created.status_code == 201, created.text
+        return str(created.json()["id"])
 
     def key(self) -> str:
         self.keys += 1
@@ -165,17 +165,17 @@ class Page:
     def say(self, conversation: str, text: str) -> dict[str, Any]:
         answer = self.post(conversation, text=text, key=self.key(), stream=False)
         assert answer.status_code == 200, answer.text
-        said: dict[str, Any] = answer.json()
-        return said
+        exchange: dict[str, Any] = answer.json()
+        return exchange
 
     def get(self, conversation: str) -> dict[str, Any]:
         answer = self.http.get(f"/api/conversations/{conversation}")
         assert answer.status_code == 200, answer.text
-        found: dict[str, Any] = answer.json()
-        return found
+        conversation_json: dict[str, Any] = answer.json()
+        return conversation_json
 
     def stream(self, conversation: str, what: str = "messages", **body: Any) -> Iterator[tuple[str, Any]]:
-        """Events as they come; leaving the loop drops the connection."""
+        """Events as they arrive; leaving the loop drops the connection."""
         path = f"/api/conversations/{conversation}/{what}"
         request = ("GET", path, None) if what == "events" else ("POST", path, {"stream": True, **body})
         with (
@@ -211,22 +211,22 @@ def page(url: str) -> Iterator[Page]:
 
 @pytest.fixture
 def visitor() -> Iterator[Callable[[str], Page]]:
-    """Makes visitors of servers that a test runs itself."""
-    made: list[Page] = []
+    """Creates visitors of servers that a test runs itself."""
+    created: list[Page] = []
 
     def make(url: str) -> Page:
-        made.append(Page(url))
-        return made[-1]
+        created.append(Page(url))
+        return created[-1]
 
     yield make
-    for page in made:
+    for page in created:
         page.http.close()
 
 
 def wait_for(true: Callable[[], bool], seconds: float = 5.0) -> None:
     deadline = time.monotonic() + seconds
     while not true():
-        assert time.monotonic() < deadline, "it never happened"
+        assert time.monotonic() < deadline, "the condition never became true"
         time.sleep(0.02)
 
 

@@ -1,4 +1,4 @@
-"""A corpus of generated messages, and how to compare what two runs made of it."""
+"""A corpus of generated messages, and how to compare the results of two runs."""
 
 import hashlib
 import importlib.util
@@ -17,7 +17,7 @@ BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
 
 def generator() -> Any:
-    """The benchmarks' generator of messages, which is no package."""
+    """The benchmarks' message generator, which is not in a package."""
     spec = importlib.util.spec_from_file_location("generate_messages", BENCHMARKS / "generate_messages.py")
     assert spec
     assert spec.loader
@@ -34,7 +34,7 @@ def messages() -> list[Message]:
 
 @pytest.fixture(scope="session")
 def forum(messages: list[Message], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """20,000 messages as JSON lines (4.5 MB), and beside them a subword model, so that not every test learns one."""
+    """20,000 messages as JSON lines (4.5 MB), with a subword model beside them, so that tests need not learn one."""
     path = tmp_path_factory.mktemp("forum") / "forum.jsonl"
     names = ("id", "parent", "thread", "author", "text", "time")
     path.write_bytes(b"".join(orjson.dumps({n: getattr(m, n) for n in names}) + b"\n" for m in messages))
@@ -43,13 +43,13 @@ def forum(messages: list[Message], tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def config(forum: Path, out: Path, **more: Any) -> MineConfig:
-    """Cut small, so that there is something to do side by side: about 20 parts and 8 buckets."""
+    """Small blocks, so that there is parallel work: about 20 chunks and 8 buckets."""
     small = {"block_bytes": 1 << 18, "buckets": 8, "max_repeats": 20, "whole": True}
     small |= {"subwords": forum.with_name("subwords.model")}
     return MineConfig.model_validate({"source": str(forum), "out": out} | small | more)
 
 
 def fingerprint(out: Path) -> dict[str, str]:
-    """Hashes of all files that a run leaves, but for the settings, which name the folder and the engine."""
+    """Hashes of all files of a run except the settings, which name the folder and the engine."""
     files = sorted(f for f in out.rglob("*") if f.is_file() and f.name != "config.toml")
     return {str(f.relative_to(out)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}

@@ -1,4 +1,4 @@
-"""The same bytes whichever engine does the work, however many workers there are, and whoever is killed meanwhile."""
+"""The resulting bytes do not depend on the engine, on the number of workers, or on processes killed meanwhile."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tertulia.core.errors import DataError, MissingExtra
-from tertulia.corpus.engines.base import Here
+from tertulia.corpus.engines.base import InProcess
 from tertulia.corpus.engines.pool import Pool
 from tertulia.corpus.mine import mine
 from tertulia.corpus.mining import driver
@@ -20,18 +20,18 @@ from tertulia.corpus.mining import driver
 from .conftest import config, fingerprint
 
 LIMIT = 10
-"""Seconds within which a worker must be gone."""
+"""Seconds within which a worker must have ended."""
 
 
 @pytest.fixture(scope="module")
 def expected(forum: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What comes out in this process, undisturbed."""
+    """The result of an undisturbed run in this process."""
     out = tmp_path_factory.mktemp("expected") / "out"
     mine(config(forum, out))
-    found = fingerprint(out)
-    assert {f"pairs/0000{i}.parquet" for i in range(8)} | {"funnel.json", "manifest.json"} <= set(found)
-    assert not any("_work" in name or "unfinished" in name for name in found)
-    return found
+    files = fingerprint(out)
+    assert {f"pairs/0000{i}.parquet" for i in range(8)} | {"funnel.json", "manifest.json"} <= set(files)
+    assert not any("_work" in name or "unfinished" in name for name in files)
+    return files
 
 
 @pytest.fixture
@@ -41,15 +41,15 @@ def pool() -> Iterator[Pool]:
     pool.close()
 
 
-def test_a_pool_does_all_tasks_in_other_processes(pool: Pool) -> None:
+def test_a_pool_runs_all_tasks_in_other_processes(pool: Pool) -> None:
     assert sorted(pool.map(abs, range(-50, 0))) == list(range(1, 51))
     assert len(pool.pids) == 2
     assert os.getpid() not in pool.pids
     assert list(pool.map(abs, [])) == []
-    assert list(Here().map(abs, [-1, 2])) == [1, 2]
+    assert list(InProcess().map(abs, [-1, 2])) == [1, 2]
 
 
-def test_a_worker_killed_while_idle_or_busy_is_replaced(pool: Pool) -> None:
+def test_killed_workers_are_replaced(pool: Pool) -> None:
     assert sorted(pool.map(abs, [-1, -2])) == [1, 2]
     for pid in pool.pids:
         os.kill(pid, signal.SIGKILL)
@@ -60,29 +60,29 @@ def test_a_worker_killed_while_idle_or_busy_is_replaced(pool: Pool) -> None:
     assert victim not in pool.pids
 
 
-def test_a_task_that_kills_its_workers_is_given_up(pool: Pool) -> None:
+def test_a_task_that_kills_its_workers_is_abandoned(pool: Pool) -> None:
     with pytest.raises(DataError, match="died 3 times"):
         list(pool.map(os._exit, [7]))
 
 
-def test_a_fault_in_a_task_reaches_the_driver(pool: Pool) -> None:
+def test_an_exception_in_a_task_reaches_the_driver(pool: Pool) -> None:
     with pytest.raises(RuntimeError, match="could not convert string to float"):
         list(pool.map(float, ["x"]))
 
 
-def test_what_a_task_prints_does_no_harm(pool: Pool) -> None:
+def test_output_of_a_task_does_not_disturb_the_results(pool: Pool) -> None:
     assert list(pool.map(print, ["to standard error"])) == [None]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_the_number_of_workers_changes_nothing(
+def test_the_number_of_workers_does_not_change_the_bytes(
     forum: Path, tmp_path: Path, expected: dict[str, str], workers: int
 ) -> None:
     mine(config(forum, tmp_path, workers=workers))
     assert fingerprint(tmp_path) == expected
 
 
-def test_a_worker_killed_in_the_middle_changes_nothing(
+def test_killing_a_worker_does_not_change_the_bytes(
     forum: Path, tmp_path: Path, expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pools: list[Pool] = []
@@ -90,7 +90,7 @@ def test_a_worker_killed_in_the_middle_changes_nothing(
     killed = []
 
     class Killer:
-        """Kills a worker at the first sign of each stage."""
+        """Kills a worker at the first progress of each stage."""
 
         def step(self, title: str, total: int | None = None) -> None:
             self.fresh = True
@@ -113,17 +113,17 @@ import sys
 from pathlib import Path
 from tests.corpus.mining.conftest import config
 from tertulia.corpus.mine import mine
-class Told:
+class Printed:
     def step(self, title, total=None): print("step", title, flush=True)
     def advance(self, n=1): print("advance\\n" * n, end="", flush=True)
     def note(self, text): pass
-mine(config(Path(sys.argv[1]), Path(sys.argv[2]), workers=2), Told())
+mine(config(Path(sys.argv[1]), Path(sys.argv[2]), workers=2), Printed())
 """
 
 
 def children_of(pid: int) -> list[int]:
-    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(child) for child in found]
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in children]
 
 
 def is_running(pid: int) -> bool:
@@ -135,7 +135,7 @@ def is_running(pid: int) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("step", "advances"), [("Reading messages", 3), ("Mining", 2)])
-def test_a_killed_driver_takes_its_workers_along_and_a_rerun_goes_on(
+def test_workers_end_with_a_killed_driver_and_a_rerun_continues(
     forum: Path, tmp_path: Path, expected: dict[str, str], step: str, advances: int
 ) -> None:
     command = [sys.executable, "-c", DRIVER, str(forum), str(tmp_path)]
@@ -161,7 +161,7 @@ def test_a_killed_driver_takes_its_workers_along_and_a_rerun_goes_on(
     assert fingerprint(tmp_path) == expected
 
 
-def test_without_ray_the_error_says_what_to_install(
+def test_the_error_without_ray_says_what_to_install(
     forum: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)

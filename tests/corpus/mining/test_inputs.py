@@ -1,4 +1,4 @@
-"""Every kind of input, and every kind of damage."""
+"""Every kind of input and of damage."""
 
 import gzip
 import io
@@ -20,7 +20,7 @@ from tertulia.core.errors import DamagedLine, DataError, UsageError
 from tertulia.corpus.mine import MineConfig, MineOutcome, mine
 from tertulia.corpus.mining.lines import parse_lines
 from tertulia.corpus.mining.pairs import read_pairs
-from tertulia.corpus.mining.shapes import SHAPES, Cleaning
+from tertulia.corpus.mining.schemas import SCHEMAS, Cleaning
 
 Record = dict[str, Any]
 FORUM: list[Record] = [
@@ -51,7 +51,7 @@ def as_parquet(records: list[Record]) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("name", "pack"),
+    ("name", "encode"),
     [
         ("x.jsonl", lambda r: lines(r)),
         ("x.jsonl", lambda r: lines(r).rstrip(b"\n")),
@@ -63,16 +63,16 @@ def as_parquet(records: list[Record]) -> bytes:
     ],
 )
 @pytest.mark.parametrize("block_bytes", [1, 100, 1 << 20])
-def test_lines_packed_or_not_and_parquet(
-    tmp_path: Path, name: str, pack: Callable[[list[Record]], bytes], block_bytes: int
+def test_json_lines_compressed_or_not_and_parquet(
+    tmp_path: Path, name: str, encode: Callable[[list[Record]], bytes], block_bytes: int
 ) -> None:
-    (tmp_path / name).write_bytes(pack(FORUM))
+    (tmp_path / name).write_bytes(encode(FORUM))
     outcome = run(str(tmp_path / name), tmp_path / "out", block_bytes=block_bytes, strict=True)
     assert pairs(tmp_path / "out") == EXPECTED
     assert (outcome.funnel.messages, outcome.problems.count) == (3, 0)
 
 
-def test_several_files_and_folders(tmp_path: Path) -> None:
+def test_several_files_and_folders_are_mined_together(tmp_path: Path) -> None:
     folder = tmp_path / "more"
     folder.mkdir()
     (tmp_path / "1.jsonl").write_bytes(lines(FORUM[:1]))
@@ -83,7 +83,7 @@ def test_several_files_and_folders(tmp_path: Path) -> None:
     assert pairs(tmp_path / "out") == EXPECTED
 
 
-def test_a_field_map(tmp_path: Path) -> None:
+def test_field_names_can_be_mapped(tmp_path: Path) -> None:
     names = {"text": "body", "id": "number", "parent": "re", "author": "by", "thread": "topic"}
     records = [{names[k]: v for k, v in r.items()} | {"score": 5} for r in FORUM]
     (tmp_path / "x.jsonl").write_bytes(lines(records))
@@ -93,7 +93,7 @@ def test_a_field_map(tmp_path: Path) -> None:
         run(str(tmp_path / "x.jsonl"), tmp_path / "other", fields={"words": "body"})
 
 
-def test_numbers_are_ids_too(tmp_path: Path) -> None:
+def test_ids_may_be_numbers(tmp_path: Path) -> None:
     numbers = {"a": 1, "b": 2, "c": 3, None: None}
     records = [r | {"id": numbers[r["id"]], "parent": numbers[r.get("parent")]} for r in FORUM]
     (tmp_path / "x.jsonl").write_bytes(lines(records))
@@ -103,13 +103,13 @@ def test_numbers_are_ids_too(tmp_path: Path) -> None:
         assert list(pairs(tmp_path / f"out-{name}")) == ["2", "3"]
 
 
-def test_a_pipe(tmp_path: Path) -> None:
+def test_messages_may_come_through_a_pipe(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from tertulia.corpus.mine import *;"
         "mine(MineConfig(source='-', out=Path(sys.argv[1]), vocabulary=300))"
     )
     command = [sys.executable, "-c", program, str(tmp_path / "out")]
-    for _ in range(2):  # the second time it finds that it is done
+    for _ in range(2):  # the second run finds that everything is done
         subprocess.run(command, input=lines(FORUM), check=True)
         assert pairs(tmp_path / "out") == EXPECTED
     other = subprocess.run(command, input=lines(FORUM[:2]), check=False, capture_output=True)
@@ -130,7 +130,7 @@ DUMP = [
 SUBMISSION = {"id": "s", "title": "what do you all eat & drink", "selftext": "i am out of ideas", "author": "op"}
 
 
-def test_reddit_dumps(tmp_path: Path) -> None:
+def test_reddit_dumps_are_mined_with_their_submissions(tmp_path: Path) -> None:
     (tmp_path / "RC_2018-07.zst").write_bytes(zstandard.compress(lines(DUMP)))
     (tmp_path / "RS_2018-07.zst").write_bytes(zstandard.compress(lines([SUBMISSION])))
     outcome = run(str(tmp_path), tmp_path / "out")
@@ -144,7 +144,7 @@ def test_reddit_dumps(tmp_path: Path) -> None:
     assert outcome.funnel.removed["subtree"] == 1
 
 
-def test_reddit_comments_without_their_submissions(tmp_path: Path) -> None:
+def test_reddit_comments_are_mined_without_their_submissions(tmp_path: Path) -> None:
     (tmp_path / "c.jsonl").write_bytes(lines(DUMP))
     outcome = run(str(tmp_path / "c.jsonl"), tmp_path / "out")
     assert set(pairs(tmp_path / "out")) == {"t1_c4", "t1_c5"}
@@ -152,7 +152,7 @@ def test_reddit_comments_without_their_submissions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "left"),
+    ("body", "expected"),
     [
         ("fine by me EDIT: typo", "fine by me"),
         ("fine by me\n\n**Edit 2:** typo", "fine by me"),
@@ -165,14 +165,14 @@ def test_reddit_comments_without_their_submissions(tmp_path: Path) -> None:
         ("the new edition: a mess", "the new edition: a mess"),
     ],
 )
-def test_edit_notes(body: str, left: str) -> None:
-    parsed = parse_lines(lines([comment("c", "t3_s", body)]), SHAPES["reddit"], Cleaning())
-    assert parsed.frame["text"][0].rstrip(".").strip() == left
-    kept = parse_lines(lines([comment("c", "t3_s", body)]), SHAPES["reddit"], Cleaning(edits=False))
-    assert kept.frame["text"][0] == body
+def test_edit_notes_are_cut_off(body: str, expected: str) -> None:
+    parsed = parse_lines(lines([comment("c", "t3_s", body)]), SCHEMAS["reddit"], Cleaning())
+    assert parsed.frame["text"][0].rstrip(".").strip() == expected
+    unchanged = parse_lines(lines([comment("c", "t3_s", body)]), SCHEMAS["reddit"], Cleaning(edits=False))
+    assert unchanged.frame["text"][0] == body
 
 
-def test_links_go_by_rule_or_are_cut_out(tmp_path: Path) -> None:
+def test_messages_with_links_are_removed_or_only_the_links(tmp_path: Path) -> None:
     linked = [FORUM[0], FORUM[1] | {"text": "see [this page](https://x.org/a) or http://y.org/b?c=d it is good"}]
     (tmp_path / "x.jsonl").write_bytes(lines(linked))
     assert run(str(tmp_path / "x.jsonl"), tmp_path / "rule").funnel.removed["url"] == 1
@@ -187,7 +187,7 @@ def test_links_go_by_rule_or_are_cut_out(tmp_path: Path) -> None:
         {"thread": "root", "parent": "reply_to", "author": "user"},
     ],
 )
-def test_convokit(tmp_path: Path, names: dict[str, str]) -> None:
+def test_convokit_corpora_are_mined(tmp_path: Path, names: dict[str, str]) -> None:
     records = [{names.get(k, k): v for k, v in r.items()} | {"meta": {"x": 1}, "timestamp": 5} for r in FORUM]
     (tmp_path / "utterances.jsonl").write_bytes(lines(records))
     (tmp_path / "speakers.json").write_text("{}")
@@ -211,7 +211,7 @@ BAD = [
 
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("block_bytes", [1, 64, 1 << 20])
-def test_damaged_lines_are_counted_with_their_numbers_or_refused(tmp_path: Path, bad: bytes, block_bytes: int) -> None:
+def test_damaged_lines_are_counted_with_their_numbers_or_rejected(tmp_path: Path, bad: bytes, block_bytes: int) -> None:
     good = lines(FORUM).splitlines()
     (tmp_path / "x.jsonl").write_bytes(b"\n".join([good[0], b"", bad, *good[1:], bad]))
     outcome = run(str(tmp_path / "x.jsonl"), tmp_path / "out", block_bytes=block_bytes)
@@ -222,7 +222,7 @@ def test_damaged_lines_are_counted_with_their_numbers_or_refused(tmp_path: Path,
         run(str(tmp_path / "x.jsonl"), tmp_path / "strict", strict=True, block_bytes=block_bytes)
 
 
-def test_damaged_rows_of_parquet(tmp_path: Path) -> None:
+def test_damaged_parquet_rows_are_counted(tmp_path: Path) -> None:
     records = [FORUM[0], FORUM[1], FORUM[2] | {"text": None}]
     (tmp_path / "x.parquet").write_bytes(as_parquet(records))
     outcome = run(str(tmp_path / "x.parquet"), tmp_path / "out")
@@ -230,34 +230,34 @@ def test_damaged_rows_of_parquet(tmp_path: Path) -> None:
     assert list(pairs(tmp_path / "out")) == ["b"]
 
 
-def test_duplicates_circles_and_orphans_are_counted(tmp_path: Path) -> None:
-    strange = [
+def test_duplicates_cycles_and_orphans_are_counted(tmp_path: Path) -> None:
+    invalid = [
         FORUM[1],
         {"id": "x", "parent": "y", "author": "ana", "text": "round we go again", "thread": "t"},
         {"id": "y", "parent": "x", "author": "ana", "text": "round we go again and again", "thread": "t"},
         {"id": "o", "parent": "nowhere", "author": "ana", "text": "is anybody there at all", "thread": "t"},
         {"id": "n", "text": "nobody wrote this one", "thread": "t"},
     ]
-    (tmp_path / "x.jsonl").write_bytes(lines(FORUM + strange))
+    (tmp_path / "x.jsonl").write_bytes(lines(FORUM + invalid))
     outcome = run(str(tmp_path / "x.jsonl"), tmp_path / "out", strict=True)
     assert {k: v for k, v in outcome.funnel.removed.items() if v} == {"duplicate id": 1, "no parent": 3}
     assert pairs(tmp_path / "out") == EXPECTED
 
 
 @pytest.mark.parametrize("meta", [{"rude": True}, {"unsafe": 1}, {"rude": "yes"}, {"unsafe": {"why": 1}}])
-def test_marks_of_any_kind(tmp_path: Path, meta: Record) -> None:
+def test_truthy_flags_of_any_type_make_a_message_unsafe(tmp_path: Path, meta: Record) -> None:
     (tmp_path / "x.jsonl").write_bytes(lines([FORUM[0], FORUM[1] | {"meta": meta}]))
     assert run(str(tmp_path / "x.jsonl"), tmp_path / "out").funnel.removed["unsafe"] == 1
 
 
 @pytest.mark.parametrize("meta", [{}, None, 5, "rude", [1], {"rude": False, "unsafe": 0}, {"rude": "", "unsafe": []}])
-def test_what_is_no_mark(tmp_path: Path, meta: object) -> None:
+def test_falsy_or_malformed_marks_are_ignored(tmp_path: Path, meta: object) -> None:
     (tmp_path / "x.jsonl").write_bytes(lines([FORUM[0], FORUM[1] | {"meta": meta}]))
     outcome = run(str(tmp_path / "x.jsonl"), tmp_path / "out", strict=True)
     assert (outcome.funnel.removed["unsafe"], outcome.funnel.pairs) == (0, 1)
 
 
-def test_a_lexicon(tmp_path: Path) -> None:
+def test_phrases_of_the_lexicon_match_words_in_any_case(tmp_path: Path) -> None:
     (tmp_path / "lexicon.txt").write_text("you TOO\n\nmorn\n")
     (tmp_path / "x.jsonl").write_bytes(lines(FORUM))
     outcome = run(str(tmp_path / "x.jsonl"), tmp_path / "out", lexicon=tmp_path / "lexicon.txt")
@@ -265,18 +265,18 @@ def test_a_lexicon(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "error"),
     [
         ("x.parquet", b"no parquet", "not a readable Parquet"),
-        ("x.jsonl.gz", gzip.compress(lines(FORUM * 50))[:-12], "cannot be read to its end"),
-        ("x.jsonl.zst", b"no zstandard", "cannot be read"),
+        ("x.jsonl.gz", gzip.compress(lines(FORUM * 50))[:-12], "Cannot read .* to its end"),
+        ("x.jsonl.zst", b"no zstandard", "Cannot read"),
     ],
 )
-def test_unreadable_files_are_clear_errors(tmp_path: Path, name: str, content: bytes, told: str) -> None:
+def test_unreadable_and_missing_files_are_clear_errors(tmp_path: Path, name: str, content: bytes, error: str) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=error):
         run(str(tmp_path / name), tmp_path / "out")
-    with pytest.raises(DataError, match="There is no"):
+    with pytest.raises(DataError, match="File not found"):
         run(str(tmp_path / "nowhere"), tmp_path / "out")
 
 
@@ -293,12 +293,12 @@ records = st.dictionaries(st.sampled_from(["id", "text", "parent", "thread", "au
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(records.map(lambda r: json.dumps(r).encode()) | st.binary(max_size=10) | st.sampled_from(BAD)))
-def test_one_bad_line_changes_nothing_about_the_others(found: list[bytes]) -> None:
-    """All at once or one by one: the same messages, and every line that is not empty is a message or damage."""
-    found = [line.replace(b"\n", b" ") for line in found]
-    shape = SHAPES["messages"]
-    together = parse_lines(b"\n".join(found), shape, Cleaning())
-    alone = [parse_lines(line, shape, Cleaning()) for line in found if line.strip()]
-    assert together.frame.rows() == [row for parsed in alone for row in parsed.frame.rows()]
+def test_a_damaged_line_does_not_affect_the_others(encoded: list[bytes]) -> None:
+    """Together or one by one: the same messages, and every line that is not empty is a message or damaged."""
+    encoded = [line.replace(b"\n", b" ") for line in encoded]
+    schema = SCHEMAS["messages"]
+    together = parse_lines(b"\n".join(encoded), schema, Cleaning())
+    separate = [parse_lines(line, schema, Cleaning()) for line in encoded if line.strip()]
+    assert together.frame.rows() == [row for parsed in separate for row in parsed.frame.rows()]
     bad = {damage.line for damage in together.damage}
-    assert together.frame.height + len(bad) == sum(bool(line.strip()) for line in found)
+    assert together.frame.height + len(bad) == sum(bool(line.strip()) for line in encoded)

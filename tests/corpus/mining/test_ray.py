@@ -1,4 +1,4 @@
-"""The same work on Ray: one node, two nodes, and two nodes of which one is killed on the way."""
+"""Mining on Ray gives the same bytes: on one node, on two, and on two of which one is killed."""
 
 import gzip
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.xdist_group("ray"),
-    # Ray's own: sockets it leaves to the garbage collector, and what it deprecates while it starts.
+    # From Ray itself: sockets left to the garbage collector, and deprecations during its start.
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning", "ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
@@ -29,25 +29,25 @@ def expected(forum: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     return fingerprint(out)
 
 
-def test_one_node_started_for_the_occasion(forum: Path, tmp_path: Path, expected: dict[str, str]) -> None:
+def test_a_local_cluster_is_started_and_stopped(forum: Path, tmp_path: Path, expected: dict[str, str]) -> None:
     mine(config(forum, tmp_path / "out", engine="ray", workers=2))
     assert fingerprint(tmp_path / "out") == expected
     assert not ray.is_initialized()
 
 
-def test_a_node_joined_before_is_not_left_and_errors_come_back_as_they_are(tmp_path: Path) -> None:
+def test_an_existing_connection_is_kept_and_errors_keep_their_type(tmp_path: Path) -> None:
     ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False)
-    cut = tmp_path / "x.jsonl.gz"
-    cut.write_bytes(gzip.compress(b'{"id": "a", "text": "hello there"}\n' * 500)[:-12])
-    with pytest.raises(DataError, match="cannot be read to its end"):
-        mine(config(cut, tmp_path / "out", engine="ray", subwords=None))
+    truncated = tmp_path / "x.jsonl.gz"
+    truncated.write_bytes(gzip.compress(b'{"id": "a", "text": "hello there"}\n' * 500)[:-12])
+    with pytest.raises(DataError, match=r"Cannot read .* to its end"):
+        mine(config(truncated, tmp_path / "out", engine="ray", subwords=None))
     assert ray.is_initialized()
     ray.shutdown()
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """A head without cores, so that all work is done on the two nodes beside it."""
+    """A head node without cores, so that all work runs on the two other nodes."""
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
@@ -56,13 +56,13 @@ def cluster() -> Iterator[Any]:
     cluster.shutdown()
 
 
-def test_a_node_killed_in_the_middle_changes_nothing(
+def test_killing_a_node_does_not_change_the_bytes(
     forum: Path, tmp_path: Path, expected: dict[str, str], cluster: Any
 ) -> None:
     nodes = [cluster.add_node(num_cpus=1), cluster.add_node(num_cpus=1)]
 
     class Killer:
-        """Kills a node once the second stage has begun to give results."""
+        """Kills a node once the last stage has returned results."""
 
         def step(self, title: str, total: int | None = None) -> None:
             self.mining = title == "Mining"

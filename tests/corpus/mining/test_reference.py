@@ -1,4 +1,4 @@
-"""The benchmark that sets the engine beside the definition: at 100,000 messages they agree, and it would notice."""
+"""The benchmark that compares the engine with the reference: they agree on 100,000 messages, and it detects errors."""
 
 import json
 import subprocess
@@ -19,15 +19,15 @@ from .conftest import BENCHMARKS
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)  # 25 seconds of processor time, of which a busy machine may give little
-def test_a_hundred_thousand_messages(tmp_path: Path) -> None:
+@pytest.mark.timeout(600)  # 25 seconds of CPU time, which may take long on a busy machine
+def test_engine_and_reference_agree_on_a_hundred_thousand_messages(tmp_path: Path) -> None:
     command = [sys.executable, str(BENCHMARKS / "mine_reference.py"), "--messages", "100000", "--seed", "11"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    found = json.loads(ended.stdout.splitlines()[-1])
-    assert found["figures"]["equal"] == 1
-    assert found["figures"]["pairs"] > 30_000
-    assert found["settings"]["messages"] == 100_000
+    process = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert process.returncode == 0, process.stdout + process.stderr
+    report = json.loads(process.stdout.splitlines()[-1])
+    assert report["figures"]["equal"] == 1
+    assert report["figures"]["pairs"] > 30_000
+    assert report["settings"]["messages"] == 100_000
 
 
 PAIRS = tuple(Dialogue(str(i), (Turn("a", "x"), Turn("b", f"y{i}")), meta={"thread": "t"}) for i in range(3))
@@ -50,7 +50,7 @@ def reference(monkeypatch: pytest.MonkeyPatch) -> Any:
         (PAIRS, Funnel(messages=4, kept=3, pairs=2), {"counts": {"pairs": (2, 3)}}),
     ],
 )
-def test_it_tells_what_differs(
+def test_the_comparison_reports_what_differs(
     reference: Any, pairs: tuple[Dialogue, ...], funnel: Funnel, differs: dict[str, Any]
 ) -> None:
     outcome = MineOutcome(funnel, Problems(), subwords=0, pairs=Path())

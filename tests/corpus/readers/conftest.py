@@ -1,12 +1,16 @@
-"""A small original of every format, written by hand in the shape its publishers use."""
+"""A small hand-written example of every format, in the layout that its publishers use."""
 
 import json
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-TAB = "\t"
+T = TypeVar("T")
 
 
 def rows(*lines: str) -> str:
@@ -249,7 +253,7 @@ ORIGINALS: dict[str, dict[str, str]] = {
     "ubuntu-tsv": {"17.tsv": UBUNTU_TSV},
     "wizard": {"train.json": json.dumps(WIZARD)},
 }
-"""By format: the main file first, then those beside it."""
+"""By format: the main file first, then its companions."""
 
 
 @pytest.fixture(scope="session")
@@ -258,12 +262,35 @@ def originals() -> dict[str, dict[str, str]]:
 
 
 @pytest.fixture
-def original(tmp_path: Path) -> Callable[[str], Path]:
-    """Writes the original of a format into a folder and returns its main file."""
+def original(tmp_path: Path) -> Callable[..., Path]:
+    """Writes the original of a format into a folder (by default tmp_path) and returns its main file."""
 
-    def write(name: str) -> Path:
+    def write(name: str, folder: Path = tmp_path) -> Path:
+        folder.mkdir(exist_ok=True)
         for file, text in ORIGINALS[name].items():
-            (tmp_path / file).write_bytes(text.encode())
-        return tmp_path / next(iter(ORIGINALS[name]))
+            (folder / file).write_bytes(text.encode())
+        return folder / next(iter(ORIGINALS[name]))
 
     return write
+
+
+@pytest.fixture
+def failures() -> Callable[[Callable[[T, st.DataObject], None], Iterable[T], int], list[str]]:
+    """Runs a hypothesis check on each subject; returns the failures, with the examples that failed."""
+
+    def failure(check: Callable[[T, st.DataObject], None], subject: T, examples: int) -> list[str]:
+        @settings(max_examples=examples, deadline=None)
+        @given(data=st.data())
+        def run(data: st.DataObject) -> None:
+            check(subject, data)
+
+        try:
+            run()
+        except Exception as error:
+            return [f"{subject}: {''.join(traceback.format_exception_only(error))}"]
+        return []
+
+    def all_failures(check: Callable[[T, st.DataObject], None], subjects: Iterable[T], examples: int) -> list[str]:
+        return [text for subject in subjects for text in failure(check, subject, examples)]
+
+    return all_failures

@@ -1,4 +1,4 @@
-"""Whatever is wrong with a file, it is counted or refused with a word for people; the rest is read all the same."""
+"""Damaged records are counted with a reason, and the others are read; unreadable files are refused."""
 
 import json
 import re
@@ -7,17 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tertulia.core.codec import Problems
 from tertulia.core.errors import DamagedLine, DataError
 from tertulia.corpus.load import load_dialogues, load_exchanges
-from tertulia.corpus.table import READERS
+from tertulia.corpus.readers.base import Reader
+from tertulia.corpus.registry import READERS
 
-Original = Callable[[str], Path]
+Original = Callable[..., Path]
+Failures = Callable[..., list[str]]
 NAMES = list(READERS)
-wrong = st.recursive(
+JSON_NAMES = [name for name in NAMES if isinstance(READERS.get(name), Reader)] + ["convokit"]
+wrong_values = st.recursive(
     st.none() | st.booleans() | st.integers(-2, 9) | st.text(max_size=3),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=5,
@@ -29,7 +31,7 @@ def read(file: Path, name: str, problems: Problems | None) -> list[Any]:
 
 
 def refusal(file: Path, name: str) -> str:
-    """Why the file is refused; nothing where it is read."""
+    """Why the file is refused; empty if it is read."""
     try:
         read(file, name, Problems())
     except DataError as error:
@@ -37,92 +39,94 @@ def refusal(file: Path, name: str) -> str:
     return ""
 
 
-def places(value: Any) -> list[tuple[Any, Any]]:
-    """Every place inside a JSON value, as its holder and key."""
+def paths_in(value: Any) -> list[tuple[Any, Any]]:
+    """Every position inside a JSON value, as its container and key."""
     items = (
         list(value.items() if isinstance(value, dict) else enumerate(value)) if isinstance(value, dict | list) else []
     )
-    return [(value, key) for key, _ in items] + [place for _, inner in items for place in places(inner)]
+    return [(value, key) for key, _ in items] + [path for _, inner in items for path in paths_in(inner)]
 
 
-@pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_cut_off_anywhere(original: Original, name: str, data: st.DataObject) -> None:
-    file = original(name)
-    whole = file.read_bytes()
-    file.write_bytes(whole[: data.draw(st.integers(0, len(whole)))])
-    read(file, name, Problems())
+def test_files_truncated_anywhere(original: Original, tmp_path: Path, failures: Failures) -> None:
+    def check(name: str, data: st.DataObject) -> None:
+        file = original(name, tmp_path / name)
+        content = file.read_bytes()
+        file.write_bytes(content[: data.draw(st.integers(0, len(content)))])
+        read(file, name, Problems())
+
+    assert not failures(check, NAMES, 15)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_bytes_in_between(original: Original, name: str, data: st.DataObject) -> None:
-    file = original(name)
-    whole = file.read_bytes()
-    at = data.draw(st.integers(0, len(whole)))
-    file.write_bytes(whole[:at] + data.draw(st.binary(min_size=1, max_size=4)) + whole[at:])
-    problems = Problems()
-    found = read(file, name, problems)
-    for exchange in found:
-        json.dumps([t.text for t in (*exchange.context, exchange.response)], ensure_ascii=False).encode()
+def test_bytes_inserted_anywhere(original: Original, tmp_path: Path, failures: Failures) -> None:
+    def check(name: str, data: st.DataObject) -> None:
+        file = original(name, tmp_path / name)
+        content = file.read_bytes()
+        at = data.draw(st.integers(0, len(content)))
+        file.write_bytes(content[:at] + data.draw(st.binary(min_size=1, max_size=4)) + content[at:])
+        for exchange in read(file, name, Problems()):
+            json.dumps([t.text for t in (*exchange.context, exchange.response)], ensure_ascii=False).encode()
+
+    assert not failures(check, NAMES, 15)
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if not hasattr(READERS.get(n), "cut")] + ["convokit"])
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_wrong_types_anywhere(original: Original, name: str, data: st.DataObject) -> None:
-    file = original(name)
-    lines = file.read_text().splitlines() if file.name.endswith(".jsonl") else [file.read_text()]
-    records = [json.loads(line) for line in lines]
-    holder, key = data.draw(st.sampled_from(places(records)))
-    holder[key] = data.draw(wrong)
-    file.write_text("\n".join(json.dumps(record) for record in records))
-    problems = Problems()
-    read(file, name, problems)
-    if problems.count:
-        with pytest.raises(DamagedLine, match=r", line \d+: ."):
-            read(file, name, None)
+def test_wrong_types_anywhere(original: Original, tmp_path: Path, failures: Failures) -> None:
+    def check(name: str, data: st.DataObject) -> None:
+        file = original(name, tmp_path / name)
+        lines = file.read_text().splitlines() if file.name.endswith(".jsonl") else [file.read_text()]
+        records = [json.loads(line) for line in lines]
+        container, key = data.draw(st.sampled_from(paths_in(records)))
+        container[key] = data.draw(wrong_values)
+        file.write_text("\n".join(json.dumps(record) for record in records))
+        problems = Problems()
+        read(file, name, problems)
+        if problems.count:
+            with pytest.raises(DamagedLine, match=r", line \d+: ."):
+                read(file, name, None)
+
+    assert not failures(check, JSON_NAMES, 40)
 
 
-@pytest.mark.parametrize(
-    ("name", "beside"),
-    [
-        ("cmu-dog", "documents.json"),
-        ("topical-chat", "reading_sets_valid_freq.json"),
-        ("convokit", "conversations.json"),
-        ("convokit", "speakers.json"),
-        ("dailydialog-text", "dialogues_act.txt"),
-    ],
-)
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(content=st.binary(max_size=20) | wrong.map(lambda value: json.dumps({"u1": value, "t_1": value}).encode()))
-def test_what_lies_beside_may_be_damaged_too(original: Original, name: str, beside: str, content: bytes) -> None:
-    file = original(name)
-    (file.parent / beside).write_bytes(content)
-    assert re.fullmatch("|.*leans on.*", refusal(file, name), re.DOTALL)
+COMPANIONS = [
+    ("cmu-dog", "documents.json"),
+    ("topical-chat", "reading_sets_valid_freq.json"),
+    ("convokit", "conversations.json"),
+    ("convokit", "speakers.json"),
+    ("dailydialog-text", "dialogues_act.txt"),
+]
 
 
-def test_a_line_without_its_number_spoils_its_dialogue_alone(tmp_path: Path) -> None:
+def test_damaged_companions_are_refused(original: Original, tmp_path: Path, failures: Failures) -> None:
+    def as_file(value: object) -> bytes:
+        return json.dumps({"u1": value, "t_1": value}).encode()
+
+    def check(companion: tuple[str, str], data: st.DataObject) -> None:
+        name, companion_name = companion
+        file = original(name, tmp_path / name)
+        (file.parent / companion_name).write_bytes(data.draw(st.binary(max_size=20) | wrong_values.map(as_file)))
+        assert re.fullmatch("|.*which the corpus depends on.*", refusal(file, name), re.DOTALL)
+
+    assert not failures(check, COMPANIONS, 20)
+
+
+def test_a_line_without_a_number_damages_only_its_dialogue(tmp_path: Path) -> None:
     file = tmp_path / "x.txt"
     file.write_text("1 a\tb\nno number\n3 c\td\n1 e\tf\n1 g\th\ti\tj\tk\n1 l\tm\n")
     problems = Problems()
-    found = list(load_dialogues(file, format="personachat-text", problems=problems))
-    assert [d.turns[0].text for d in found] == ["e", "l"]
+    dialogues = list(load_dialogues(file, format="personachat-text", problems=problems))
+    assert [d.turns[0].text for d in dialogues] == ["e", "l"]
     assert [example.partition(", ")[2] for example in problems.examples] == [
-        "line 1: line 2 does not begin with a number",
-        "line 5: a line has at most four columns, not 5",
+        "line 1: expected a number at the beginning of line 2",
+        "line 5: expected at most 4 columns, got 5",
     ]
 
 
-def test_a_spoiled_first_line_takes_its_dialogue_along_and_no_other(tmp_path: Path) -> None:
+def test_a_damaged_first_line_damages_only_its_dialogue(tmp_path: Path) -> None:
     file = tmp_path / "x.txt"
     file.write_bytes(b"1 a\tb\n2 c\td\n1 caf\xe9\te\n2 f\tg\n1 h\ti\n")
     problems = Problems()
-    found = list(load_dialogues(file, format="personachat-text", problems=problems))
-    assert [[t.text for t in d.turns] for d in found] == [["a", "b", "c", "d"], ["h", "i"]]
-    assert (problems.count, "line 3: half a character" in problems.examples[0]) == (1, True)
+    dialogues = list(load_dialogues(file, format="personachat-text", problems=problems))
+    assert [[t.text for t in d.turns] for d in dialogues] == [["a", "b", "c", "d"], ["h", "i"]]
+    assert (problems.count, "line 3: not valid UTF-8" in problems.examples[0]) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -131,18 +135,18 @@ def test_a_spoiled_first_line_takes_its_dialogue_along_and_no_other(tmp_path: Pa
         (
             "parlai",
             "text:a\tlabels:b\tepisode_done:True\nlabels:c\tepisode_done:True\n",
-            "line 2: line 2 has no field 'text'",
+            "line 2: expected a field 'text' on line 2",
         ),
-        ("dailydialog-text", "Hi . __eou__\nand so __eou__ it en", "line 2: the line does not end in __eou__"),
-        ("empathetic-csv", "a,1,sad,p,0,hi,,\nb,1,sad\n", "line 2: line 2 has 3 columns, not 8 or 9"),
-        ("wizard", '[{"chosen_topic": "x", "dialog": [{"speaker": "cat", "text": ""}]}]', "not 'cat'"),
+        ("dailydialog-text", "Hi . __eou__\nand so __eou__ it en", "line 2: expected __eou__ at the end of the line"),
+        ("empathetic-csv", "a,1,sad,p,0,hi,,\nb,1,sad\n", "line 2: expected 8 or 9 columns on line 2, got 3"),
+        ("wizard", '[{"chosen_topic": "x", "dialog": [{"speaker": "cat", "text": ""}]}]', "got 'cat'"),
         ("sharegpt", '[{"conversations": [{"from": "human"}]}]', "'value' is missing"),
-        ("blended-skill-talk", '[{"dialog": [[2, "x"]], "personas": []}]', "a speaker is 0 or 1, not 2"),
-        ("convokit", '{"id": "a", "text": "b"}', "line 1: an utterance needs a 'conversation_id'"),
-        ("topical-chat", '{"t": {"content": []}, "u": {"content": [3]}}', "'content' must be a list of objects"),
+        ("blended-skill-talk", '[{"dialog": [[2, "x"]], "personas": []}]', "expected speaker 0 or 1, got 2"),
+        ("convokit", '{"id": "a", "text": "b"}', "line 1: expected a 'conversation_id'"),
+        ("topical-chat", '{"t": {"content": []}, "u": {"content": [3]}}', "expected a list of objects in 'content'"),
     ],
 )
-def test_the_reason_is_told(tmp_path: Path, name: str, text: str, why: str) -> None:
+def test_the_reason_is_reported(tmp_path: Path, name: str, text: str, why: str) -> None:
     file = tmp_path / "x.json"
     file.write_text(text)
     problems = Problems()
@@ -154,9 +158,12 @@ def test_the_reason_is_told(tmp_path: Path, name: str, text: str, why: str) -> N
 
 @pytest.mark.parametrize(
     ("name", "row", "why"),
-    [("begin-v1", "a\tb\tc", "3 columns, not 6"), ("begin-v2", "m\td\tk\tmsg\tr\t", "the label is missing")],
+    [
+        ("begin-v1", "a\tb\tc", "expected 6 columns, got 3"),
+        ("begin-v2", "m\td\tk\tmsg\tr\t", "expected a label, got none"),
+    ],
 )
-def test_rows_of_begin(tmp_path: Path, original: Original, name: str, row: str, why: str) -> None:
+def test_damaged_rows_of_begin(tmp_path: Path, original: Original, name: str, row: str, why: str) -> None:
     file = original(name)
     file.write_text(file.read_text() + row + "\n")
     problems = Problems()

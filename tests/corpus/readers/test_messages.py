@@ -15,8 +15,8 @@ def record(*messages: tuple[str, Any], **more: str) -> dict[str, Any]:
 
 
 def test_the_system_message_becomes_the_persona_of_the_assistant() -> None:
-    found = decode(record(("system", "I sail. I bake."), ("user", "hi"), ("assistant", "hello"), id="d"))
-    assert found == Dialogue(
+    dialogue = decode(record(("system", "I sail. I bake."), ("user", "hi"), ("assistant", "hello"), id="d"))
+    assert dialogue == Dialogue(
         "d",
         (Turn("user", "hi"), Turn("assistant", "hello")),
         {"assistant": Persona(("I sail.", "I bake."))},
@@ -24,32 +24,32 @@ def test_the_system_message_becomes_the_persona_of_the_assistant() -> None:
     )
 
 
-def test_the_developer_is_a_system_too() -> None:
-    found = decode(record(("system", "I sail."), ("developer", "Be brief."), ("user", "hi")))
-    assert found.meta["system"] == "I sail.\nBe brief."
-    assert found.persona_of("assistant") == Persona(("I sail.", "Be brief."))
+def test_developer_messages_count_as_system_messages() -> None:
+    dialogue = decode(record(("system", "I sail."), ("developer", "Be brief."), ("user", "hi")))
+    assert dialogue.meta["system"] == "I sail.\nBe brief."
+    assert dialogue.persona_of("assistant") == Persona(("I sail.", "Be brief."))
 
 
-def test_without_an_id_the_content_gives_one() -> None:
+def test_without_an_id_one_is_computed_from_the_content() -> None:
     one, same, other = (decode(record(("user", text))) for text in ("hi", "hi", "ho"))
     assert one.id == same.id != other.id
 
 
-def test_content_in_parts() -> None:
+def test_content_may_be_a_list_of_parts() -> None:
     assert text_of([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]) == "ab"
 
 
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (None, "'content' must be text or a list of parts"),
-        (3, "'content' must be text or a list of parts"),
-        ([{"type": "image_url", "image_url": {}}], "only parts of type 'text'"),
-        ([{"type": "text"}], "only parts of type 'text'"),
-        (["hi"], "only parts of type 'text'"),
+        (None, "expected text or a list of parts in 'content', got NoneType"),
+        (3, "expected text or a list of parts in 'content', got int"),
+        ([{"type": "image_url", "image_url": {}}], "expected only parts of type 'text'"),
+        ([{"type": "text"}], "expected only parts of type 'text'"),
+        (["hi"], "expected only parts of type 'text'"),
     ],
 )
-def test_content_that_is_no_text_is_damage(content: Any, why: str) -> None:
+def test_content_other_than_text_is_damage(content: Any, why: str) -> None:
     problems = Problems()
     assert list(read_lines([json.dumps(record(("user", content)))], decode, problems=problems)) == []
     assert why in problems.examples[0]
@@ -67,8 +67,8 @@ messages = st.lists(st.tuples(st.sampled_from(["user", "assistant"]), st.text())
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(min_size=1), st.text(), messages)
-def test_there_and_back(name: str, system: str, said: list[tuple[str, str]]) -> None:
-    given_record = record(*([("system", system)] if system else []), *said, id=name)
+def test_round_trip(name: str, system: str, turns: list[tuple[str, str]]) -> None:
+    given_record = record(*([("system", system)] if system else []), *turns, id=name)
     assert encode(decode(json.loads(json.dumps(given_record)))) == given_record
 
 
@@ -87,14 +87,14 @@ def test_the_second_speaker_is_the_assistant(speakers: str, roles: list[str]) ->
     assert [m["role"] for m in written["messages"]] == roles
 
 
-def test_an_assistant_who_opens_stays_the_assistant() -> None:
+def test_an_assistant_who_speaks_first_stays_the_assistant() -> None:
     written = encode(Dialogue("d", (Turn("assistant", "hello"), Turn("ana", "hi"))))
     assert [m["role"] for m in written["messages"]] == ["assistant", "user"]
 
 
 def test_the_persona_of_the_assistant_is_written_as_the_system_message() -> None:
-    talk = Dialogue("d", (Turn("ana", "hi"), Turn("ben", "ho")), {"ben": Persona(("I sail.", "I bake."))})
-    assert encode(talk)["messages"][0] == {"role": "system", "content": "I sail. I bake."}
+    dialogue = Dialogue("d", (Turn("ana", "hi"), Turn("ben", "ho")), {"ben": Persona(("I sail.", "I bake."))})
+    assert encode(dialogue)["messages"][0] == {"role": "system", "content": "I sail. I bake."}
 
 
 def test_recognised_by_its_messages() -> None:

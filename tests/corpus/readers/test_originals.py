@@ -1,4 +1,4 @@
-"""Each format as its publishers write it: recognised, and read to the last label."""
+"""Each format as its publishers write it is recognised and read completely."""
 
 import gzip
 import json
@@ -12,35 +12,39 @@ from tertulia.core.codec import Problems
 from tertulia.core.dialogue import Dialogue, Evidence, Exchange, Persona, Turn
 from tertulia.core.errors import DataError, UsageError
 from tertulia.corpus.load import holds, load_dialogues, load_exchanges, recognise
-from tertulia.corpus.table import READERS
+from tertulia.corpus.registry import READERS
 
-Original = Callable[[str], Path]
+Original = Callable[..., Path]
 
 
 def texts(dialogue: Dialogue) -> list[tuple[str, str]]:
     return [(t.speaker, t.text) for t in dialogue.turns]
 
 
-@pytest.mark.parametrize("name", list(READERS))
-def test_every_format_is_recognised_in_its_original(original: Original, name: str) -> None:
-    file = original(name)
-    assert recognise(file).name == name
-    assert holds(file) == READERS.get(name).holds
-    packed = file.with_name(file.name + ".gz")
-    packed.write_bytes(gzip.compress(file.read_bytes()))
-    assert recognise(packed).name == name
+def test_every_original_is_recognised(original: Original, tmp_path: Path) -> None:
+    recognised, contents = {}, {}
+    for name in READERS:
+        file = original(name, tmp_path / name)
+        compressed = file.with_name(file.name + ".gz")
+        compressed.write_bytes(gzip.compress(file.read_bytes()))
+        recognised[name] = recognise(file).name, recognise(compressed).name
+        contents[name] = holds(file)
+    assert recognised == {name: (name, name) for name in READERS}
+    assert contents == {name: READERS.get(name).holds for name in READERS}
 
 
-@pytest.mark.parametrize("name", list(READERS))
-def test_a_folder_of_it_is_read_without_what_lies_beside(original: Original, name: str) -> None:
-    folder = original(name).parent
-    (folder / "README.txt").write_text("Thank you for downloading.")
-    problems = Problems()
-    found = list(load_exchanges(folder, problems=problems))
-    assert problems.count == 0
-    assert found == list(load_exchanges(folder, format=name))
-    if READERS.get(name).holds == "dialogues":
-        assert list(load_dialogues(folder))
+def test_a_folder_is_read_without_its_companions(original: Original, tmp_path: Path) -> None:
+    failures = []
+    for name in READERS:
+        folder = original(name, tmp_path / name).parent
+        (folder / "README.txt").write_text("Thank you for downloading.")
+        problems = Problems()
+        exchanges = list(load_exchanges(folder, problems=problems))
+        is_same = exchanges == list(load_exchanges(folder, format=name))
+        is_empty = READERS.get(name).holds == "dialogues" and not list(load_dialogues(folder))
+        if problems.count or not is_same or is_empty:
+            failures.append((name, problems.examples, is_same, is_empty))
+    assert not failures
 
 
 def test_numbered_text(original: Original) -> None:
@@ -71,7 +75,7 @@ def test_parlai(original: Original) -> None:
     assert texts(two) == [("first", "one\ntwo"), ("second", "three")]
 
 
-def test_convokit_in_the_order_of_replies_or_of_time(original: Original) -> None:
+def test_convokit_turns_are_sorted_by_replies_or_by_time(original: Original) -> None:
     folder = original("convokit").parent
     one, two = load_dialogues(folder)
     assert one == Dialogue(
@@ -86,9 +90,9 @@ def test_convokit_in_the_order_of_replies_or_of_time(original: Original) -> None
         load_dialogues(folder, split="train")
 
 
-def test_convokit_trees_say_what_a_turn_answers(tmp_path: Path) -> None:
-    said = [("r", None), ("a", "r"), ("b", "r"), ("aa", "a")]
-    lines = [{"id": i, "conversation_id": "r", "text": i, "speaker": "s", "reply-to": to} for i, to in said]
+def test_convokit_trees_record_what_a_turn_replies_to(tmp_path: Path) -> None:
+    parents = [("r", None), ("a", "r"), ("b", "r"), ("aa", "a")]
+    lines = [{"id": i, "conversation_id": "r", "text": i, "speaker": "s", "reply-to": to} for i, to in parents]
     file = tmp_path / "utterances.jsonl"
     file.write_text("\n".join(map(json.dumps, lines)))
     (dialogue,) = load_dialogues(file)
@@ -98,7 +102,7 @@ def test_convokit_trees_say_what_a_turn_answers(tmp_path: Path) -> None:
     file.write_text("\n".join(map(json.dumps, lines)))
     problems = Problems()
     assert list(load_dialogues(file, problems=problems)) == []
-    assert "line 1: the replies run in a circle" in problems.examples[0]
+    assert "line 1: the replies form a cycle" in problems.examples[0]
 
 
 def test_dailydialog(original: Original) -> None:
@@ -121,7 +125,7 @@ def test_dailydialog_of_parlai(tmp_path: Path) -> None:
     assert (one.meta, one.turns[0].meta["act"]) == ({"topic": "work", "split": "train"}, "question")
 
 
-def test_dailydialog_text_takes_labels_only_where_they_fit(original: Original) -> None:
+def test_dailydialog_text_uses_labels_only_where_they_fit(original: Original) -> None:
     one, two = load_dialogues(original("dailydialog-text"))
     assert texts(one) == [("first", "How are you ?"), ("second", "Fine , and you ?")]
     assert [t.meta for t in one.turns] == [
@@ -136,7 +140,7 @@ def test_the_labels_of_a_split_of_dailydialog(tmp_path: Path) -> None:
     (tmp_path / "dialogues_train.txt").write_text("Hi __eou__ Ho __eou__\n")
     (tmp_path / "dialogues_act_train.txt").write_text("1 2\n")
     (tmp_path / "dialogues_emotion_train.txt").write_text("0 x\n")
-    with pytest.raises(DataError, match=r"dialogues_emotion_train\.txt, which the corpus leans on"):
+    with pytest.raises(DataError, match=r"dialogues_emotion_train\.txt, which the corpus depends on"):
         list(load_dialogues(tmp_path))
     (tmp_path / "dialogues_emotion_train.txt").unlink()
     (one,) = load_dialogues(tmp_path)
@@ -175,11 +179,11 @@ def test_topical_chat_with_its_reading_sets(original: Original) -> None:
 
 
 @pytest.mark.parametrize("built", ["post-build", "pre-build"])
-def test_topical_chat_where_the_publication_puts_it(originals: Any, tmp_path: Path, built: str) -> None:
+def test_topical_chat_in_the_published_layout(originals: Any, tmp_path: Path, built: str) -> None:
     conversations, readings = originals["topical-chat"].values()
-    for place, text in (("conversations", conversations), (f"reading_sets/{built}", readings)):
-        (tmp_path / place).mkdir(parents=True)
-        (tmp_path / place / "valid_freq.json").write_text(text)
+    for subfolder, text in (("conversations", conversations), (f"reading_sets/{built}", readings)):
+        (tmp_path / subfolder).mkdir(parents=True)
+        (tmp_path / subfolder / "valid_freq.json").write_text(text)
     one, _ = load_dialogues(tmp_path / "conversations")
     assert len(one.evidence) == 5
 
@@ -194,16 +198,16 @@ def test_cmu_dog_with_its_documents(original: Original) -> None:
     assert (one.turns[1].meta["docIdx"], one.meta["whoSawDoc"]) == (1, ["user2"])
 
 
-def test_the_original_folder_of_cmu_dog(originals: Any, tmp_path: Path) -> None:
+def test_cmu_dog_in_the_original_folder(originals: Any, tmp_path: Path) -> None:
     chat, documents = (json.loads(text) for text in originals["cmu-dog"].values())
-    for place, name, value in (
+    for subfolder, name, value in (
         ("WikiData", "Otter.json", documents["Otter.json"]),
         ("Conversations/train", "b.json", chat),
         ("Conversations/train", "a.json", chat),
         ("Conversations/valid", "c.json", chat),
     ):
-        (tmp_path / place).mkdir(parents=True, exist_ok=True)
-        (tmp_path / place / name).write_text(json.dumps(value, indent=2))
+        (tmp_path / subfolder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / subfolder / name).write_text(json.dumps(value, indent=2))
     assert [d.id for d in load_dialogues(tmp_path)] == ["a", "b", "c"]
     assert [d.id for d in load_dialogues(tmp_path, split="valid")] == ["c"]
     assert all(len(d.evidence) == 4 for d in load_dialogues(tmp_path))
@@ -221,7 +225,7 @@ def test_wizard_of_wikipedia(original: Original) -> None:
     assert one.meta == {"chosen_topic": "Otter", "persona": "i love animals.", "wizard_eval": 5}
 
 
-def test_blended_skill_talk_in_both_forms(original: Original) -> None:
+def test_blended_skill_talk_in_both_layouts(original: Original) -> None:
     short, long = load_dialogues(original("blended-skill-talk"))
     assert texts(short) == [("speaker", "Hi"), ("listener", "Hello"), ("speaker", "Bye")]
     assert short.personas == {"speaker": Persona(("i sail.",)), "listener": Persona(("i bake.", "i dig."))}
@@ -246,7 +250,7 @@ def test_begin_with_five_labels(original: Original) -> None:
         label="entailment",
     )
     assert (two.label, two.id != one.id) == ("off-topic", True)
-    with pytest.raises(UsageError, match="holds exchanges"):
+    with pytest.raises(UsageError, match=r"contains exchanges"):
         list(load_dialogues(file))
 
 

@@ -19,7 +19,7 @@ RECORD = {
 }
 
 
-def test_a_record_as_a_dialogue() -> None:
+def test_decode_a_record() -> None:
     assert decode(RECORD) == Dialogue(
         "valid_3",
         (Turn("first", "hi"), Turn("second", "hello"), Turn("first", "bye")),
@@ -30,7 +30,7 @@ def test_a_record_as_a_dialogue() -> None:
     )
 
 
-def test_a_persona_that_is_missing_is_left_out() -> None:
+def test_personas_may_be_missing() -> None:
     assert decode({"id": 7, "utterances": []}) == Dialogue("7", ())
 
 
@@ -41,10 +41,10 @@ def test_a_persona_that_is_missing_is_left_out() -> None:
     st.lists(st.text(min_size=1), min_size=1),
     st.lists(st.text(min_size=1)),
 )
-def test_there_and_back(name: str, said: list[str], original: list[str], revised: list[str]) -> None:
+def test_round_trip(name: str, utterances: list[str], original: list[str], revised: list[str]) -> None:
     record = {
         "id": name,
-        "utterances": said,
+        "utterances": utterances,
         "first_speaker_persona_original": original,
         "first_speaker_persona_revised": revised,
         "second_speaker_persona_original": revised or original,
@@ -54,8 +54,8 @@ def test_there_and_back(name: str, said: list[str], original: list[str], revised
 
 
 def test_speakers_of_any_name_are_written_in_their_order() -> None:
-    talk = Dialogue("d", (Turn("ben", "hi"), Turn("ana", "ho")), {"ana": Persona(("I sail.",))})
-    assert encode(talk) == {
+    dialogue = Dialogue("d", (Turn("ben", "hi"), Turn("ana", "ho")), {"ana": Persona(("I sail.",))})
+    assert encode(dialogue) == {
         "id": "d",
         "utterances": ["hi", "ho"],
         "second_speaker_persona_original": ["I sail."],
@@ -64,23 +64,26 @@ def test_speakers_of_any_name_are_written_in_their_order() -> None:
 
 
 @pytest.mark.parametrize("speakers", ["aa", "aba" + "a", "abc", "abb"])
-def test_who_does_not_alternate_does_not_fit(speakers: str) -> None:
+def test_speakers_who_do_not_alternate_are_refused(speakers: str) -> None:
     with pytest.raises(DataError, match="'d' does not fit"):
         encode(Dialogue("d", tuple(Turn(s, "x") for s in speakers)))
 
 
 @pytest.mark.parametrize("speakers", ["", "a", "ab", "aba"])
-def test_who_alternates_fits(speakers: str) -> None:
+def test_speakers_who_alternate_are_written(speakers: str) -> None:
     assert len(encode(Dialogue("d", tuple(Turn(s, "x") for s in speakers)))["utterances"]) == len(speakers)
 
 
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"utterances": "hi there"}, "'utterances' must be a list of texts"),
-        ({"utterances": ["hi", 3]}, "'utterances' must be a list of texts"),
-        ({"first_speaker_persona_original": "I sail."}, "'first_speaker_persona_original' must be a list of texts"),
-        ({"second_speaker_persona_revised": [["I"]]}, "'second_speaker_persona_revised' must be a list of texts"),
+        ({"utterances": "hi there"}, "expected a list of texts in 'utterances', got str"),
+        ({"utterances": ["hi", 3]}, "expected text in 'utterances', got int"),
+        (
+            {"first_speaker_persona_original": "I sail."},
+            "expected a list of texts in 'first_speaker_persona_original', got str",
+        ),
+        ({"second_speaker_persona_revised": [["I"]]}, "expected text in 'second_speaker_persona_revised', got list"),
         ({"id": ...}, "'id' is missing"),
         ({"utterances": ...}, "'utterances' is missing"),
     ],

@@ -1,4 +1,4 @@
-"""JSON cut into records, however it is laid out and however it is broken."""
+"""JSON is split into records, whatever its layout and however it is damaged."""
 
 import io
 import json
@@ -18,44 +18,44 @@ values = st.recursive(
 )
 
 
-def cut(text: str, **how: Any) -> list[Record]:
+def split(text: str, **how: Any) -> list[Record]:
     return list(json_document(io.StringIO(text), **how))
 
 
 @pytest.fixture(params=[1, 7, 1 << 16])
 def window(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Windows so small that every value is cut off somewhere."""
+    """Windows so small that every value is truncated somewhere."""
     monkeypatch.setattr(records, "_WINDOW", request.param)
     return int(request.param)
 
 
 @given(items=st.lists(values, max_size=5), indent=st.sampled_from([None, 2]), size=st.sampled_from([1, 5, 1 << 16]))
-def test_a_list_is_cut_into_its_items(items: list[Any], indent: int | None, size: int) -> None:
+def test_a_list_is_split_into_its_items(items: list[Any], indent: int | None, size: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(records, "_WINDOW", size)
-        assert [r.value for r in cut(json.dumps(items, indent=indent))] == items
+        assert [r.value for r in split(json.dumps(items, indent=indent))] == items
 
 
 @given(st.dictionaries(st.text(max_size=4), st.fixed_dictionaries({"x": values}), max_size=4))
-def test_an_object_of_records_is_cut_into_them(named: dict[str, Any]) -> None:
-    found = cut(json.dumps(named), key="name", is_record=lambda value: "x" in value)
-    assert [r.value for r in found] == [{"name": name} | value for name, value in named.items()]
+def test_an_object_of_records_is_split_into_them(named: dict[str, Any]) -> None:
+    result = split(json.dumps(named), key="name", is_record=lambda value: "x" in value)
+    assert [r.value for r in result] == [{"name": name} | value for name, value in named.items()]
 
 
 def test_an_object_may_be_the_only_record() -> None:
     one = {"date": "today", "x": {"y": 1}}
-    assert [r.value for r in cut(json.dumps(one, indent=1), key="name", is_record=lambda v: "x" in v)] == [one]
-    assert [r.value for r in cut(json.dumps(one))] == [one]
+    assert [r.value for r in split(json.dumps(one, indent=1), key="name", is_record=lambda v: "x" in v)] == [one]
+    assert [r.value for r in split(json.dumps(one))] == [one]
 
 
-def test_records_one_after_the_other(window: int) -> None:
+def test_concatenated_records(window: int) -> None:
     text = '{"x": 1}\n{"x": 12}\n\n{"x":\n 3}'
-    assert [(r.line, r.value["x"]) for r in cut(text)] == [(1, 1), (2, 12), (4, 3)]
+    assert [(r.line, r.value["x"]) for r in split(text)] == [(1, 1), (2, 12), (4, 3)]
 
 
-def test_a_damaged_line_ends_with_its_line(window: int) -> None:
-    found = cut('{"x": 1}\n{"x": oops, "y": "z"}\n{"x": "a\n{"x": 4}\n')
-    assert [(r.line, r.value, bool(r.damage)) for r in found] == [
+def test_damage_ends_with_its_line(window: int) -> None:
+    result = split('{"x": 1}\n{"x": oops, "y": "z"}\n{"x": "a\n{"x": 4}\n')
+    assert [(r.line, r.value, bool(r.damage)) for r in result] == [
         (1, {"x": 1}, False),
         (2, None, True),
         (3, None, True),
@@ -64,48 +64,48 @@ def test_a_damaged_line_ends_with_its_line(window: int) -> None:
 
 
 def test_records_know_the_line_they_begin_on(window: int) -> None:
-    assert [r.line for r in cut('[\n{"x": "a\\nb"},\n\n{"y":\n1}, 5]')] == [2, 4, 5]
+    assert [r.line for r in split('[\n{"x": "a\\nb"},\n\n{"y":\n1}, 5]')] == [2, 4, 5]
 
 
 @pytest.mark.parametrize(
     ("text", "values", "why", "line"),
     [
         ('[{"x": 1},\n{"x": 2', [{"x": 1}], "not valid JSON from here on", 2),
-        ('[{"x": 1}\n', [{"x": 1}], "',' expected, not 'the end'", 2),
-        ('[{"x": 1}\n{"x": 2}]', [{"x": 1}], "',' expected, not '{'", 2),
+        ('[{"x": 1}\n', [{"x": 1}], "expected ',', got 'the end'", 2),
+        ('[{"x": 1}\n{"x": 2}]', [{"x": 1}], "expected ',', got '{'", 2),
         ('[{"x": 1},\n"abc', [{"x": 1}], "Unterminated string", 2),
         ("[1, 2] rest", [1, 2], "Expecting value", 1),
         ("[" * 100_000, [], "recursion", 1),
         ("[nul, 2]" + " " * 100, [], "Expecting value", 1),
     ],
 )
-def test_what_is_broken_ends_the_document(window: int, text: str, values: list[Any], why: str, line: int) -> None:
-    *good, bad = cut(text)
+def test_a_syntax_error_ends_the_document(window: int, text: str, values: list[Any], why: str, line: int) -> None:
+    *good, bad = split(text)
     assert [r.value for r in good] == values
     assert why in bad.damage
     assert bad.line == line
 
 
-def test_a_broken_object_of_records() -> None:
-    good, bad = cut('{"a": {"x": 1},\n"b" 2}', key="name", is_record=lambda value: "x" in value)
+def test_a_damaged_object_of_records() -> None:
+    good, bad = split('{"a": {"x": 1},\n"b" 2}', key="name", is_record=lambda value: "x" in value)
     assert (good.value, bad.line) == ({"name": "a", "x": 1}, 2)
-    (bad,) = cut("{1: 2}", key="name")
+    (bad,) = split("{1: 2}", key="name")
     assert "in quotes" in bad.damage
 
 
-def test_half_a_character_spoils_its_record_alone() -> None:
-    found = cut('[{"x": "\\ud800"}, {"x": "\udce9"}, {"x": "\\ud83d\\ude00"}]')
-    assert [bool(r.damage) for r in found] == [True, True, False]
-    assert found[2].value == {"x": "😀"}
+def test_a_lone_surrogate_damages_only_its_record() -> None:
+    result = split('[{"x": "\\ud800"}, {"x": "\udce9"}, {"x": "\\ud83d\\ude00"}]')
+    assert [bool(r.damage) for r in result] == [True, True, False]
+    assert result[2].value == {"x": "😀"}
 
 
-def test_lines_are_counted_with_the_blank_ones() -> None:
-    found = list(json_lines(["1\n", "\n", "oops\n", "[2]"]))
-    assert [(r.line, r.value, bool(r.damage)) for r in found] == [(1, 1, False), (3, None, True), (4, [2], False)]
+def test_line_numbers_include_blank_lines() -> None:
+    result = list(json_lines(["1\n", "\n", "oops\n", "[2]"]))
+    assert [(r.line, r.value, bool(r.damage)) for r in result] == [(1, 1, False), (3, None, True), (4, [2], False)]
 
 
 def test_a_long_value_is_read_in_linear_time() -> None:
-    """Each time the window is too small it doubles: a value of a million characters takes few looks, not a thousand."""
+    """The window doubles each time it is too small: a value of a million characters takes few reads, not a thousand."""
     reads = []
 
     class Counted(io.StringIO):

@@ -1,4 +1,4 @@
-"""The safety layer: what must not be said, what may, and the classifier beside the lexicon."""
+"""The safety filter: what the lexicon drops, what it keeps, and the optional classifier."""
 
 from pathlib import Path
 from typing import Any
@@ -9,9 +9,8 @@ from tertulia import sample
 from tertulia.core.dialogue import Dialogue, Turn
 from tertulia.core.errors import BotError, DataError, UsageError
 from tertulia.core.reply import Ask
-from tertulia.talk.filters.base import NEVER, BatchFilter
+from tertulia.talk.filters.base import NEVER, BatchFilter, make_filters
 from tertulia.talk.filters.safety import Safety
-from tertulia.talk.filters.table import make_filters
 
 ASK = Ask(Dialogue("d", (Turn("ana", "hello"),)), "bot")
 
@@ -51,7 +50,7 @@ ASK = Ask(Dialogue("d", (Turn("ana", "hello"),)), "bot")
         "",
     ],
 )
-def test_what_only_looks_unsafe_passes(text: str) -> None:
+def test_text_that_only_looks_unsafe_is_kept(text: str) -> None:
     assert Safety()(ASK, text) is None
 
 
@@ -84,40 +83,40 @@ def test_what_only_looks_unsafe_passes(text: str) -> None:
         ("you're worthless", "insult"),
     ],
 )
-def test_what_is_unsafe_is_dropped_with_its_kind(text: str, kind: str) -> None:
+def test_unsafe_text_is_dropped_with_its_kind(text: str, kind: str) -> None:
     assert Safety()(ASK, text) == f"unsafe: {kind}"
     assert Safety.weight == NEVER
 
 
 @pytest.mark.parametrize(
-    "asked", ["should i kill myself?", "I am going to end my life.", "i am thinking about suicide"]
+    "message", ["should i kill myself?", "I am going to end my life.", "i am thinking about suicide"]
 )
-def test_agreeing_to_self_harm_is_unsafe_and_helping_is_not(asked: str) -> None:
-    there = Ask(Dialogue("d", (Turn("ana", asked),)), "bot")
-    assert Safety()(there, "Sure, go ahead!") == "unsafe: agrees to self-harm"
-    assert Safety()(there, "that sounds like fun") == "unsafe: agrees to self-harm"
-    assert Safety()(there, "No, please talk to somebody you trust.") is None
+def test_agreeing_to_self_harm_is_unsafe_and_helping_is_not(message: str) -> None:
+    ask = Ask(Dialogue("d", (Turn("ana", message),)), "bot")
+    assert Safety()(ask, "Sure, go ahead!") == "unsafe: agrees to self-harm"
+    assert Safety()(ask, "that sounds like fun") == "unsafe: agrees to self-harm"
+    assert Safety()(ask, "No, please talk to somebody you trust.") is None
     assert Safety()(ASK, "Sure, go ahead!") is None
 
 
-def test_swearing_at_nobody_is_unsafe_only_where_asked_for() -> None:
+def test_swearing_at_nobody_is_unsafe_only_if_requested() -> None:
     assert Safety()(ASK, "what the fuck happened") is None
     assert Safety(swearing=True)(ASK, "what the fuck happened") == "unsafe: swearing"
     assert Safety(swearing=True)(ASK, "Scunthorpe is nice") is None
 
 
-def test_more_phrases_come_from_a_file(tmp_path: Path) -> None:
+def test_additional_phrases_are_read_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "more.txt"
     file.write_text("pineapple pizza\n\nC++\n", encoding="utf-8")
     more = Safety(lexicon=file)
     assert more(ASK, "I love Pineapple-Pizza!") == "unsafe: slur"
     assert more(ASK, "pineapple on pizza") is None
     assert more(ASK, "i hope you die") == "unsafe: threat"
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="File not found"):
         Safety(lexicon=tmp_path / "none.txt")
 
 
-def test_nothing_of_the_bundled_dialogues_is_unsafe() -> None:
+def test_no_turn_of_the_bundled_dialogues_is_unsafe() -> None:
     safety = Safety()
     turns = [turn.text for dialogue in sample.dialogues() for turn in dialogue.turns]
     assert len(turns) > 100
@@ -126,7 +125,7 @@ def test_nothing_of_the_bundled_dialogues_is_unsafe() -> None:
 
 @pytest.fixture(scope="module")
 def classifiers(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two tiny classifiers of words: for one, the output is by hand; the other has three labels."""
+    """Two tiny word classifiers, one with two labels and one with three, that tell "bad" from "good"."""
     torch, tokenizers = pytest.importorskip("torch"), pytest.importorskip("tokenizers")
     transformers = pytest.importorskip("transformers")
     folder = tmp_path_factory.mktemp("classifiers")
@@ -147,14 +146,14 @@ def classifiers(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         torch.manual_seed(3)
         model = transformers.DistilBertForSequenceClassification(config)
-        learn(torch, model, words)
+        fit(torch, model, words)
         model.save_pretrained(folder / name)
         tokenizer.save_pretrained(folder / name)
     return folder
 
 
-def learn(torch: Any, model: Any, words: list[str]) -> None:
-    """The last label for "bad", the first for "good"."""
+def fit(torch: Any, model: Any, words: list[str]) -> None:
+    """Train it to give "bad" the last label and "good" the first."""
     ids = torch.tensor([[words.index("bad")], [words.index("good")]])
     target = torch.tensor([model.config.num_labels - 1, 0])
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
@@ -165,17 +164,17 @@ def learn(torch: Any, model: Any, words: list[str]) -> None:
         optimiser.step()
 
 
-def test_a_classifier_judges_beside_the_lexicon(classifiers: Path) -> None:
+def test_a_classifier_works_together_with_the_lexicon(classifiers: Path) -> None:
     safety = Safety(classifier=str(classifiers / "two"))
-    found = safety.many(ASK, ["bad", "good", "i will kill you"])
-    assert found[0] is not None
-    assert found[0].startswith("unsafe: unsafe (")
-    assert found[1:] == [None, "unsafe: threat"]
+    reasons = safety.many(ASK, ["bad", "good", "i will kill you"])
+    assert reasons[0] is not None
+    assert reasons[0].startswith("unsafe: unsafe (")
+    assert reasons[1:] == [None, "unsafe: threat"]
     assert isinstance(safety, BatchFilter)
     assert Safety(classifier=str(classifiers / "two"), threshold=0.999999)(ASK, "bad") is None
 
 
-def test_of_many_labels_the_unsafe_ones_are_named(classifiers: Path) -> None:
+def test_with_many_labels_the_unsafe_ones_must_be_named(classifiers: Path) -> None:
     name = str(classifiers / "three")
     with pytest.raises(UsageError, match="has many labels") as many:
         Safety(classifier=name)
@@ -189,7 +188,7 @@ def test_of_many_labels_the_unsafe_ones_are_named(classifiers: Path) -> None:
     assert safety(ASK, "good") is None
 
 
-def test_a_model_that_would_have_to_be_unpickled_is_refused(classifiers: Path, tmp_path: Path) -> None:
+def test_pickled_weights_are_refused(classifiers: Path, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     for file in (classifiers / "two").iterdir():
         if file.suffix != ".safetensors":
@@ -199,3 +198,11 @@ def test_a_model_that_would_have_to_be_unpickled_is_refused(classifiers: Path, t
         Safety(classifier=str(tmp_path))
     with pytest.raises(BotError, match="hub name or folder"):
         Safety(classifier="nobody/has-such-a-model")
+
+
+def test_a_reply_too_long_to_be_read_is_dropped() -> None:
+    ask = Ask(Dialogue("d", (Turn("user", "Hello"),)), speaker="bot")
+    fine, long = Safety().many(ask, ["a " * 10_000, "a " * 10_001])
+    assert fine is None
+    assert long is not None
+    assert long.startswith("too long")

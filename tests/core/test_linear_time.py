@@ -1,0 +1,336 @@
+"""No text can freeze the process: whatever reads strangers' text takes time linear in its length.
+
+Every such function is listed here and reads up to a megabyte of each of the worst texts. A quadratic function needs
+minutes to hours for one of them, a linear one about a second, so a generous limit on CPU time tells them apart on any
+machine; another process that runs meanwhile does not count.
+"""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from inspect import getmembers, isfunction
+from types import FrameType
+
+import numpy as np
+import pytest
+
+from tertulia.core import text as core_text
+from tertulia.core.dialogue import Dialogue, Message, Persona, Turn
+from tertulia.core.reply import Ask
+from tertulia.corpus import rules
+from tertulia.corpus.chatlogs import nicks, tags
+from tertulia.corpus.chatlogs.exports import parse_slack
+from tertulia.corpus.chatlogs.log import LogLine
+from tertulia.metrics.embeddings import WordVectors
+from tertulia.metrics.metric import MetricFamily, ReplyExample
+from tertulia.metrics.overlap import normalised
+from tertulia.metrics.registry import METRICS, metric_named
+from tertulia.models.generators.teachers import emotions
+from tertulia.study.blinding import plain, task_view
+from tertulia.study.presets import load_preset
+from tertulia.study.units import Unit
+from tertulia.study.writing import copied_words, longest_copied_run
+from tertulia.talk import repetition
+from tertulia.talk.chat import chat_messages
+from tertulia.talk.filters.base import FILTERS, make_filters
+from tertulia.talk.filters.safety import normalise
+from tertulia.talk.stop_sequences import StopSequences, cut_at_stop
+
+Function = Callable[[str], object]
+
+SIZES = (20_000, 200_000, 1_000_000)
+"""Characters. A quadratic function fails at a small size, and does not hang at the largest."""
+LIMIT_SECONDS = 5.0
+"""CPU time for one text. Most functions take a tenth of a second for the largest, the safety filter up to three."""
+TIME_LIMITS = tuple(max(0.4, LIMIT_SECONDS * size / SIZES[-1]) for size in SIZES)
+MAX_GROWTH = 3.0
+"""How much longer a text of twice the length may take; a quadratic function takes four times as long."""
+
+
+def repeat(unit: str, *, before: str = "", after: str = "") -> Callable[[int], str]:
+    """Texts of any size made of one repeated unit."""
+    return lambda size: before + unit * ((size - len(before) - len(after)) // len(unit)) + after
+
+
+def numbered(unit: str) -> Callable[[int], str]:
+    """Texts of any size in which each unit is another one."""
+    return lambda size: "".join(unit.format(i) for i in range(size // (len(unit.format(100_000)))))
+
+
+TEXTS: dict[str, Callable[[int], str]] = {
+    "dots": repeat("."),
+    "dots before a letter": repeat(".", after="x"),
+    "full stops": repeat("a. "),
+    "question and exclamation marks": repeat("?!"),
+    "question marks before a letter": repeat("?!", after="x"),
+    "ideographic full stops": repeat("。", after="x"),
+    "spaces": repeat(" "),
+    "spaces between letters": repeat(" ", before="x", after="x"),
+    "spaces before a dot": repeat(" ", before="mr", after=". x"),
+    "newlines": repeat("\n"),
+    "newlines before a letter": repeat("\n", after="x"),
+    "quotation marks": repeat('"'),
+    "quotation marks after a dot": repeat('"', before=".", after="x"),
+    "dots and quotation marks": repeat(".'\""),
+    "apostrophes": repeat("'"),
+    "apostrophes after a letter": repeat("'", before="a"),
+    "brackets": repeat("(["),
+    "closing brackets": repeat(")]", before=".", after="x"),
+    "one accent on one letter": repeat("\u0301", before="a"),
+    "accents without a letter": repeat("\u0301"),
+    "accents above and below one letter": lambda size: "a" + "\u0301" * (size // 2) + "\u0316" * (size // 2),
+    "alternating accents on one letter": repeat("\u0301\u0316", before="e"),
+    "accents that are two accents": repeat("\u0344\u0316"),
+    "an accent on each letter": repeat("a\u0301"),
+    "one long word": repeat("a"),
+    "one long word before a mark": repeat("a", after="!"),
+    "a long hyphenated word": repeat("-a", before="a"),
+    "hyphens": repeat("-", before="a"),
+    "underscores": repeat("_"),
+    "laughter": repeat("ha"),
+    "laughter that ends in a letter": repeat("ha", after="x"),
+    "laughing out loud": repeat("lo", after="x"),
+    "laughs": repeat("ha "),
+    "emoji": repeat("🙂"),
+    "a family of emoji": repeat("👩\u200d"),
+    "ideographs": repeat("日"),
+    "letters that grow in lower case": repeat("İ"),
+    "abbreviations": repeat("mr. "),
+    "abbreviated numbers": repeat("no. 5 "),
+    "abbreviations with a space": repeat("dr . "),
+    "different words": numbered("w{} "),
+    "different sentences": numbered("It was {}. "),
+    "different quotes": numbered("> w{}\n"),
+    "quotes": repeat("> a\n"),
+    "quote marks": repeat(">"),
+    "negated insults": repeat("don't kill yourself "),
+    "unfinished insults": repeat("you stupid ugly "),
+    "unfinished threats": repeat("I will find you and "),
+    "one unfinished insult": repeat("stupid ", before="you "),
+    "hosts": repeat("www."),
+    "hosts without a name": repeat(".", before="www"),
+    "protocols": repeat("http://"),
+    "paths": repeat("/a"),
+    "path without a name": repeat(".", before="/a/"),
+    "home folders": repeat("-~a"),
+    "address marks": repeat(":", before="a", after="x"),
+    "addresses": repeat("a: "),
+    "at signs": repeat("@"),
+    "changed nicks": repeat(" is now known as"),
+    "unclosed Slack users": repeat("<@A|"),
+    "unclosed Slack channels": repeat("<#a"),
+    "unclosed Slack links": repeat("<a:a|"),
+    "unclosed Slack channels before a user": repeat("<#a", after="<@A>"),
+    "a mixture": repeat('Well... "isn\'t it"?! (no)\n\n😀 a\u0301-b: > http://x /etc/y 3.50 ha-ha\t_'),
+}
+ALWAYS_FULL = ("dots before a letter", "accents above and below one letter", "one long word", "a mixture")
+"""Texts of which every function reads the full megabyte, however fast it was with less."""
+
+
+def ask(text: str) -> Ask:
+    """A conversation in which both sides have said the text before."""
+    turns = (Turn("ana", text), Turn("bot", text), Turn("ana", text))
+    return Ask(Dialogue("d", turns, {"bot": Persona((text,))}), "bot")
+
+
+def apply_filter(name: str, text: str) -> object:
+    (one,) = make_filters("safety:swearing=true" if name == "safety" else name)
+    return one(ask(text), text)
+
+
+def measure(name: str, text: str) -> object:
+    vectors = {word: np.ones(8) for word in ("a", "x", "ha", "you", "w1", "日", "stupid", "is")}
+    resources = {"word_vectors": WordVectors.of(vectors), "logprobs": [-1.0], "seconds": 1.0}
+    metric = metric_named(name)
+    return metric.compute([ReplyExample(text, text, (text,))], **{need: resources[need] for need in metric.needs})
+
+
+def stream(text: str, *, stops: list[str], strip: bool) -> object:
+    """The text in small pieces."""
+    sequences = StopSequences(stops, strip=strip)
+    return "".join([sequences.feed(text[i : i + 20]) for i in range(0, len(text), 20)]) + sequences.rest()
+
+
+def reason_to_remove(text: str) -> object:
+    item = rules.RuleInput(Message("1", "ana", text), text, text, 1, len, lambda message: False)
+    return rules.reason_to_remove(item, rules.MiningRules(min_letters=0, max_overlap=1))
+
+
+CORE: dict[str, Function] = {
+    "clean": core_text.clean,
+    "squash": core_text.squash,
+    "words": core_text.words,
+    "tokens": core_text.tokens,
+    "sentences": core_text.sentences,
+    "ngrams": lambda text: sum(1 for _ in core_text.ngrams(text.split(), 3)),
+    "is_question": core_text.is_question,
+}
+CORPUS: dict[str, Function] = {
+    "share_of_letters": rules.share_of_letters,
+    "is_letter": lambda text: [rules.is_letter(character) for character in text[:1000]],
+    "overlap": lambda text: rules.overlap(text, text, 3),
+    "without_quotes": lambda text: rules.without_quotes(text, text),
+    "without_quotes of another text": lambda text: rules.without_quotes(text, text.replace(">", "").replace("w", "-")),
+    "reason_to_remove": reason_to_remove,
+    "tag": lambda text: tags.tag(text, {"aaa", "---"}),
+    "tag_dialogue": lambda text: tags.tag_dialogue(Dialogue("d", (Turn("ana", text),)), {"aaa"}),
+    "is_common": nicks.is_common,
+    "parse_address": lambda text: nicks.parse_address(text, {"a", "@"}),
+    "mentions": lambda text: nicks.mentions(text, {"aaa"}),
+    "aliases": lambda text: nicks.aliases([LogLine(0, 0.0, "", text, "system")]),
+    "parse_slack": lambda text: parse_slack([{"ts": "1", "user": "U", "text": text}], {"U": "ana"}),
+}
+TALK: dict[str, Function] = {
+    "chat_messages": lambda text: chat_messages(ask(text).dialogue, "bot"),
+    "persona_sentences": lambda text: repetition.persona_sentences(ask(text)),
+    "text_key": repetition.text_key,
+    "overlap of words": lambda text: repetition.overlap(text.split(), text.split()),
+    "RepetitionCheck": lambda text: repetition.RepetitionCheck.of(ask(text + " more")).reason(
+        text, repeat_overlap=2, echo=2
+    ),
+    "normalise": normalise,
+    "cut_at_stop": lambda text: cut_at_stop(text, [text[: len(text) // 2] + "#", text[-9:] + "#"], strip=True),
+    "StopSequences": partial(stream, stops=["aab", "..#"], strip=True),
+    "StopSequences of a long stop sequence": lambda text: stream(text, stops=[text[:-1] + "#"], strip=False),
+    "normalised": normalised,
+    "emotions": emotions,
+}
+STUDY: dict[str, Function] = {
+    "plain": plain,
+    "longest_copied_run": lambda text: longest_copied_run(text, [text[: len(text) // 2], text]),
+    "copied_words": lambda text: copied_words(text, text, "en"),
+    "task_view of sentences": lambda text: task_view(
+        load_preset("begin"), Unit("u", ("b",), {"context": [], "responses": [text], "evidence": text}), (0,), "en"
+    ),
+}
+FILTER_NAMES = ("empty", "too-long", "cross-turn", "in-turn", "safety")
+METRIC_NAMES = (
+    "f1",
+    "distinct-2",
+    "distinct replies",
+    "embedding average",
+    "embedding extrema",
+    "embedding greedy",
+    "log-probability per token",
+    "words per reply",
+    "seconds per reply",
+)
+FUNCTIONS: dict[str, Function] = {
+    **CORE,
+    **CORPUS,
+    **TALK,
+    **STUDY,
+    **{f"filter {name}": partial(apply_filter, name) for name in FILTER_NAMES},
+    **{f"metric {name}": partial(measure, name) for name in METRIC_NAMES},
+}
+
+
+@contextmanager
+def cpu_limit(seconds: float) -> Iterator[None]:
+    """Interrupts what takes more CPU time; pytest-timeout has the timer of wall time for itself."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError(f"more than {seconds} CPU seconds")
+
+    previous = signal.signal(signal.SIGPROF, interrupt)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, previous)
+
+
+def cpu_seconds(function: Function, text: str, limit: float) -> float:
+    """The CPU time of a call, which is interrupted beyond the limit (unless it spends all of it in C)."""
+    start = time.process_time()
+    with cpu_limit(limit):
+        function(text)
+    return time.process_time() - start
+
+
+def complaint(function: Function, make: Callable[[int], str], *, full: bool = False) -> str | None:
+    """What is wrong each of three times with the time that a function takes, or None: a busy processor is slow too."""
+    problem = None
+    for _ in range(3):
+        problem = complaint_once(function, make, full=full)
+        if problem is None:
+            break
+    return problem
+
+
+def complaint_once(function: Function, make: Callable[[int], str], *, full: bool) -> str | None:
+    """What is wrong with the time that a function takes for growing texts, or None.
+
+    Unless `full`, the largest size is left out where it cannot fail: even a quadratic function that takes 0.2 seconds
+    for a fifth of it stays within the limit.
+    """
+    seconds = 0.0
+    for i, (size, limit) in enumerate(zip(SIZES, TIME_LIMITS, strict=True)):
+        if i and not full and seconds * (size / SIZES[i - 1]) ** 2 < limit:
+            return None
+        try:
+            seconds = cpu_seconds(function, make(size), limit)
+        except TimeoutError as error:
+            return f"{error} for {size:,} characters"
+        if seconds > limit:
+            return f"{seconds:.1f} CPU seconds for {size:,} characters"
+    if seconds > LIMIT_SECONDS / 5:
+        half = cpu_seconds(function, make(SIZES[-1] // 2), LIMIT_SECONDS)
+        if seconds > MAX_GROWTH * half:
+            return f"{half:.2f} CPU seconds for half of the text, {seconds:.2f} for all of it"
+    return None
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)  # wall time, on a busy machine; cpu_limit is what notices a freeze
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_megabyte_of_the_worst_text_takes_linear_time(name: str) -> None:
+    complaints = {text: complaint(FUNCTIONS[name], make, full=text in ALWAYS_FULL) for text, make in TEXTS.items()}
+    assert {text: problem for text, problem in complaints.items() if problem} == {}
+
+
+def test_a_quadratic_function_is_reported() -> None:
+    def quadratic(text: str) -> None:
+        for i in range(len(text)):
+            text.count("#", i)
+
+    problem = complaint(quadratic, repeat("a"))
+    assert problem is not None
+    assert "CPU seconds" in problem
+
+
+def test_every_public_function_of_core_text_is_checked() -> None:
+    public = {
+        name
+        for name, function in getmembers(core_text, isfunction)
+        if function.__module__ == core_text.__name__ and not name.startswith("_")
+    }
+    assert set(CORE) == public
+
+
+def test_every_rule_of_mining_is_checked() -> None:
+    for module in (rules, tags, nicks, repetition):
+        public = {
+            name
+            for name, function in getmembers(module, isfunction)
+            if function.__module__ == module.__name__ and not name.startswith("_")
+        }
+        assert public - {"common_words"} <= {*CORPUS, *TALK}
+
+
+def test_every_filter_is_checked() -> None:
+    assert set(FILTER_NAMES) == set(FILTERS)
+
+
+def test_every_metric_of_replies_is_checked() -> None:
+    of_replies = set()
+    for row in METRICS.rows():
+        metric = METRICS.get(row.name)
+        if isinstance(metric, MetricFamily):
+            metric = metric.make(row.name, *range(2, 2 + sum(row.name.count(letter) for letter in "KMN")))
+        if metric is not None and metric.unit == "reply":
+            of_replies.add(row.name.replace("-N", "-2"))
+    assert set(METRIC_NAMES) == of_replies

@@ -1,0 +1,220 @@
+"""The learned disentangler on the sample's chat room: its features, its links, and a model on disk."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tertulia.core.errors import DataError
+from tertulia.corpus.chatlogs import pair_features
+from tertulia.corpus.chatlogs.boosted_trees import BoostedTrees, LabelledCandidates, fit_trees
+from tertulia.corpus.chatlogs.checkpoint import load_disentangler, save_disentangler
+from tertulia.corpus.chatlogs.disentangler import FIRST_FEATURES, CandidateWindow, Disentangler
+from tertulia.corpus.chatlogs.encoded_log import NOBODY, encode_log
+from tertulia.corpus.chatlogs.evaluation import evaluate_links
+from tertulia.corpus.chatlogs.gold import read_gold
+from tertulia.corpus.chatlogs.log import LogLine
+from tertulia.corpus.chatlogs.nicks import aliases, mentions, parse_address
+from tertulia.corpus.chatlogs.pair_features import FAR, CandidateLinks, candidate_links
+from tertulia.corpus.chatlogs.similarity import IdfTable, count_idf, similarity_bands
+
+LINES = (
+    LogLine(0, 0, "ann", "how do i mount a disk?"),
+    LogLine(1, 60, "", "cyd_ is now known as cyd", "system"),
+    LogLine(2, 60, "bob", "anyone for tea"),
+    LogLine(3, 120, "cyd", "ann: mount the disk with sudo"),
+    LogLine(4, 120, "ann", "cyd, thanks"),
+)
+COLUMN = {name: k for k, name in enumerate(pair_features.NAMES)}
+IDF = IdfTable({}, 2.0)
+
+
+def links_of(lines: Sequence[LogLine]) -> list[CandidateLinks]:
+    log = encode_log(lines)
+    return list(candidate_links(log, similarity_bands(log.words, IDF, window=10), window=10, lookahead=5))
+
+
+def test_an_encoded_log_has_addressees_and_no_system_lines() -> None:
+    log = encode_log(LINES)
+    ann, bob, cyd, _ = log.speaker.tolist()
+    assert log.numbers.tolist() == [0, 2, 3, 4]
+    assert len({ann, bob, cyd}) == 3
+    assert log.addressee.tolist() == [NOBODY, NOBODY, ann, cyd]
+    assert log.words[2] == ("mount", "the", "disk", "with", "sudo")
+
+
+def test_pair_features_say_who_addresses_whom() -> None:
+    links = links_of(LINES)[2]
+    assert links.candidates.tolist() == [1, 0, 2]
+    bob, ann, itself = links.features
+    assert (ann[COLUMN["i_address_them"]], bob[COLUMN["i_address_them"]]) == (1, 0)
+    assert ann[COLUMN["cosine"]] > bob[COLUMN["cosine"]] == 0
+    assert (ann[COLUMN["they_address_me_in"]], bob[COLUMN["they_address_me_in"]]) == (1, FAR)
+    assert (ann[COLUMN["minutes_apart"]], ann[COLUMN["lines_apart"]], ann[COLUMN["their_question"]]) == (2, 2, 1)
+    assert itself[COLUMN["is_self"]] == 1
+
+
+def test_features_do_not_depend_on_which_indices_are_requested() -> None:
+    log = encode_log(read_gold("sample")[0].log.lines)
+    similarity = similarity_bands(log.words, IDF, window=30)
+    every = list(candidate_links(log, similarity, window=30, lookahead=5))
+    (single,) = candidate_links(log, similarity, window=30, lookahead=5, indices={100})
+    assert len(every) == len(log)
+    assert np.array_equal(single.features, every[100].features)
+
+
+def test_similarity_bands_equal_the_full_product() -> None:
+    """The bands are computed in blocks; here one entry is computed directly."""
+    texts = encode_log(read_gold("sample")[0].log.lines).words
+    idf, unseen = count_idf(texts)
+    vectors = {word: np.array([len(word), 1.0], np.float32) for word in idf}
+    similarity = similarity_bands(texts, IdfTable(idf, unseen, vectors), window=40)
+    i, j = 300, 290
+    shared = sum(idf.get(word, unseen) for word in set(texts[i]) & set(texts[j]))
+    norm = [np.sqrt(sum(idf.get(w, unseen) ** 2 for w in set(texts[k]))) for k in (i, j)]
+    squares = sum(idf.get(w, unseen) ** 2 for w in set(texts[i]) & set(texts[j]))
+    assert similarity.shared_idf[i, i - j - 1] == pytest.approx(shared, rel=1e-4)
+    assert similarity.cosine[i, i - j - 1] == pytest.approx(squares / (norm[0] * norm[1]), rel=1e-4)
+    assert similarity.cosine[5, 5:].tolist() == [0] * 35
+    assert similarity.embedding.max() == pytest.approx(1)
+
+
+def test_nicks_of_one_person_are_aliases() -> None:
+    assert aliases(LINES)["cyd"] == "cyd_"
+    assert mentions("ask cyd_ or old bob22", {"cyd_", "old", "bob22"}) == {"cyd_", "bob22"}
+    assert parse_address("@Bob22, hi", {"bob22"}) == ("bob22", "hi")
+    assert parse_address("", {"x"}) is None
+
+
+def test_trees_learn_which_candidate_wins() -> None:
+    rng = np.random.default_rng(0)
+    features = rng.random((3000, 2)).astype(np.float32)
+    sizes = np.full(1000, 3, np.int32)
+    labels = (features[:, 0].reshape(-1, 3) == features[:, 0].reshape(-1, 3).max(axis=1, keepdims=True)).ravel()
+    data = LabelledCandidates(features, sizes, labels)
+
+    def fit() -> str:
+        return fit_trees(
+            data,
+            names=["good", "noise"],
+            trees=30,
+            leaves=8,
+            learning_rate=0.3,
+            min_rows=5,
+            feature_fraction=1.0,
+            seed=1,
+        )
+
+    text = fit()
+    model = BoostedTrees(text)
+    best = model.scores(features).reshape(-1, 3).argmax(axis=1)
+    assert (best == labels.reshape(-1, 3).argmax(axis=1)).mean() > 0.9
+    assert model.names == ("good", "noise")
+    assert fit() == text
+
+
+def test_a_loaded_model_predicts_the_same_links(sample_model: Path) -> None:
+    gold = read_gold("sample")[-1]
+    one, other = load_disentangler(sample_model), load_disentangler(sample_model)
+    links = one.links(gold.log.lines)
+    assert links == other.links(gold.log.lines)
+    assert set(links) == {line.number for line in gold.log.lines}
+    assert all(max(earlier) <= line for line, earlier in links.items())
+    assert all(links[line.number] == {line.number} for line in gold.log.lines if line.kind == "system")
+    measures = evaluate_links([links], [gold.links])
+    assert measures.links is not None
+    assert measures.links.f > 85
+
+
+def test_replies_recorded_by_the_source_are_used(sample_model: Path) -> None:
+    lines = (*LINES, LogLine(5, 180, "bob", "with sugar", reply_to=2), LogLine(6, 180, "ann", "no", reply_to=1))
+    links = load_disentangler(sample_model).links(lines)
+    assert links[5] == {2}
+    assert links[6] != {1}, "nobody can reply to a system line"
+
+
+def test_links_can_be_limited_to_some_lines(sample_model: Path) -> None:
+    gold = read_gold("sample")[-1]
+    model = load_disentangler(sample_model)
+    numbers = range(100, 150)
+    limited = model.links(gold.log.lines, numbers)
+    assert list(limited) == list(numbers)
+    every = model.links(gold.log.lines)
+    assert sum(limited[n] == every[n] for n in numbers) >= 48
+
+
+@pytest.mark.parametrize("name", ["first.0.txt", "idf.json", "manifest.json"])
+def test_damaged_and_missing_files_are_detected(sample_model: Path, tmp_path: Path, name: str) -> None:
+    for file in sample_model.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    load_disentangler(tmp_path)
+    content = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(content[: len(content) // 2])
+    with pytest.raises(DataError, match="damaged"):
+        load_disentangler(tmp_path)
+    (tmp_path / name).unlink()
+    with pytest.raises(DataError, match=f"{name} is missing"):
+        load_disentangler(tmp_path)
+
+
+def test_another_format_is_refused(sample_model: Path, tmp_path: Path) -> None:
+    for file in sample_model.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    record = json.loads((tmp_path / "manifest.json").read_text())
+    (tmp_path / "manifest.json").write_text(json.dumps(record | {"format": 99}))
+    with pytest.raises(DataError, match="format 99"):
+        load_disentangler(tmp_path)
+
+
+def test_other_features_are_refused(sample_model: Path, tmp_path: Path) -> None:
+    model = load_disentangler(sample_model)
+    renamed = BoostedTrees(model.first[0].text.replace("cosine", "sine"))
+    save_disentangler(replace(model, first=(renamed,)), tmp_path, config=model.window, training={})
+    with pytest.raises(DataError, match="other features"):
+        load_disentangler(tmp_path)
+
+
+def test_ten_and_more_members_are_loaded_in_their_order(sample_model: Path, tmp_path: Path) -> None:
+    model = load_disentangler(sample_model)
+    members = tuple(model.first[k % 2] for k in range(11))
+    save_disentangler(replace(model, first=members), tmp_path, config=model.window, training={})
+    assert [trees.text for trees in load_disentangler(tmp_path).first] == [trees.text for trees in members]
+
+
+def test_a_model_without_a_second_pass() -> None:
+    features = np.zeros((4, len(FIRST_FEATURES)), np.float32)
+    features[[1, 3], COLUMN["is_self"]] = 1
+    data = LabelledCandidates(np.tile(features, (50, 1)), np.full(100, 2, np.int32), np.tile([True, False], 100))
+    text = fit_trees(
+        data,
+        names=FIRST_FEATURES,
+        trees=5,
+        leaves=4,
+        learning_rate=0.3,
+        min_rows=5,
+        feature_fraction=1.0,
+        seed=0,
+    )
+    model = Disentangler(CandidateWindow(window=1), IDF, (BoostedTrees(text),))
+    assert model.links(LINES)[0] == {0}
+    assert model.links(LINES)[2] == {0}
+    assert model.links(()) == {}
+
+
+any_lines = st.lists(
+    st.tuples(st.sampled_from("abc"), st.sampled_from(["a: hm", "bb?", "", "c, thanks http://x"])), max_size=9
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(any_lines)
+def test_any_log_gets_finite_features(messages: list[tuple[str, str]]) -> None:
+    lines = [LogLine(i, 30.0 * i, nick, text) for i, (nick, text) in enumerate(messages)]
+    for links in links_of(lines):
+        assert np.isfinite(links.features).all()
+        assert links.candidates[-1] == links.index
