@@ -1,4 +1,4 @@
-"""What the benchmarks share: the machine they ran on, percentiles, and the JSON object that ends their output."""
+"""Shared by the benchmarks: a description of the machine, percentiles, and the JSON object on the last line."""
 
 import json
 import os
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 
 def machine() -> str:
-    """Enough to tell machines apart, nothing that names one."""
+    """Describe the machine, without identifying it."""
     return f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
 
 

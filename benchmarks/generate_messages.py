@@ -1,7 +1,7 @@
-"""Makes a corpus of messages like Reddit's: Zipf words, threads of all sizes, quotes, links, repeats, orphans, circles.
+"""Generates messages like Reddit's: Zipf words, threads of all sizes, quotes, links, repeats, orphans, reply cycles.
 
 The same number and seed give the same bytes with one version of NumPy. Words are made up, so nobody is quoted.
-Run alone it writes JSON lines: generate_messages.py N FILE [--seed S].
+As a script it writes JSON lines: generate_messages.py N FILE [--seed S].
 """
 
 import argparse
@@ -30,21 +30,21 @@ FOREIGN = (
 ENDS = [".", "!", "?", "", "...", " :)"]
 VOCABULARY = 50_000
 BLOCK = 100_000
-"""Messages whose words are drawn at once."""
+"""Number of messages whose words are drawn at once."""
 BOTS = ("AutoModeratorBot", "xkcd_bot", "RemindMeBot", "Bottle")
 
 
 class Forest(NamedTuple):
-    """Who answers whom, before anybody has said anything."""
+    """Which message replies to which, without texts."""
 
     thread: np.ndarray
     parent: list[int]
-    """-1 for those who open a thread."""
+    """Index of the parent; -1 for the first message of a thread."""
     time: np.ndarray
 
 
 def vocabulary() -> list[str]:
-    """Frequent words as people write them, rare ones made up and longer."""
+    """Real frequent words, and made-up rare ones that are longer."""
     rng, words = np.random.default_rng(1), dict.fromkeys(COMMON)
     while len(words) < VOCABULARY:
         common, rare = len(words) <= 800, len(words) > 5000
@@ -55,7 +55,7 @@ def vocabulary() -> list[str]:
 
 
 def forest(count: int, rng: np.random.Generator) -> Forest:
-    """Threads of power-law sizes; most messages answer a recent one, a quarter the opening, nobody deeper than 40."""
+    """Threads of power-law sizes; most messages reply to a recent one, a quarter to the first; depth at most 40."""
     most = max(2000, count // 80)
     sizes = np.minimum((rng.pareto(0.9, count) * 4 + 1).astype(np.int64), most)
     sizes = sizes[: int(np.searchsorted(np.cumsum(sizes), count)) + 1]
@@ -69,10 +69,10 @@ def forest(count: int, rng: np.random.Generator) -> Forest:
     parent[place == 0] = -1
     opened = rng.integers(1_300_000_000, 1_303_000_000, len(sizes))
     time = opened[thread] + np.minimum(place * 37, 4_000_000) + (where * 20).astype(int)
-    return Forest(thread, _not_too_deep(parent.tolist(), start.tolist()), time)
+    return Forest(thread, _limit_depth(parent.tolist(), start.tolist()), time)
 
 
-def _not_too_deep(parent: list[int], start: list[int]) -> list[int]:
+def _limit_depth(parent: list[int], start: list[int]) -> list[int]:
     depth = [0] * len(parent)
     for i, above in enumerate(parent):
         if above >= 0:
@@ -83,27 +83,27 @@ def _not_too_deep(parent: list[int], start: list[int]) -> list[int]:
 
 
 def texts(parent: list[int], rng: np.random.Generator) -> list[str]:
-    """What everybody says."""
+    """The texts of all messages."""
     words, count = vocabulary(), len(parent)
     weights = 1 / (np.arange(VOCABULARY) + 2.7) ** 1.05
     shares = np.cumsum(weights / weights.sum())
     lengths = np.clip(np.exp(rng.normal(2.35, 0.95, count)).astype(int), 1, 600)
     kinds, lots = rng.random(count).tolist(), rng.integers(0, 1 << 30, count).tolist()
-    said: list[str] = []
+    written: list[str] = []
     for first in range(0, count, BLOCK):
         sizes = lengths[first : first + BLOCK].tolist()
         drawn = np.searchsorted(shares, rng.random(sum(sizes))).clip(0, VOCABULARY - 1).tolist()
-        place = 0
+        offset = 0
         for i, size in enumerate(sizes, first):
-            own = [words[w] for w in drawn[place : place + size]]
-            place += size
-            above = said[parent[i]] if parent[i] >= 0 else ""
-            said.append(_text(kinds[i], lots[i], own, above, words))
-    return said
+            own = [words[w] for w in drawn[offset : offset + size]]
+            offset += size
+            above = written[parent[i]] if parent[i] >= 0 else ""
+            written.append(_text(kinds[i], lots[i], own, above, words))
+    return written
 
 
 def _text(kind: float, lot: int, own: list[str], above: str, words: list[str]) -> str:
-    """One message; its kind, a number from 0 to 1, says what is special about it, if anything."""
+    """One message; `kind`, a number from 0 to 1, decides what is special about it, if anything."""
     if kind < 0.05:
         return OFTEN[int((lot % 1000 / 1000) ** 2.2 * len(OFTEN))]
     for j in range(7 + lot % 5, len(own) if len(own) > 12 else 0, 13):
@@ -120,11 +120,11 @@ def _text(kind: float, lot: int, own: list[str], above: str, words: list[str]) -
         return f"{lot} {lot % 97}-{lot % 13} = {lot % 1009} ({lot % 100}%) {text[:40]}"
     if kind < 0.16:
         return f"{text} {FOREIGN[lot % len(FOREIGN)]}"
-    if kind < 0.24 and above:  # quotes some lines of the parent and answers
+    if kind < 0.24 and above:  # quotes some lines of the parent and replies
         return (
             "\n".join(f">{' ' if lot % 5 else ''}{line}" for line in above.split("\n")[: 1 + lot % 3]) + f"\n\n{text}"
         )
-    if kind < 0.25 and above:  # parrots the parent
+    if kind < 0.25 and above:  # repeats the parent
         return f"{above} {words[lot % 50]}"
     if kind < 0.27:
         return f"{text}\n\n" + " ".join(words[(lot >> shift) % 3000] for shift in range(1, 9))
@@ -134,7 +134,7 @@ def _text(kind: float, lot: int, own: list[str], above: str, words: list[str]) -
 
 
 def authors(count: int, rng: np.random.Generator) -> list[str]:
-    """A few write much, most little; one in 67 is a bot, or named like one."""
+    """A few authors write much, most little; one in 67 is a bot, or named like one."""
     people = max(1000, count // 15)
     words = vocabulary()
     names = [f"{words[60 + (i * 7919) % (VOCABULARY - 60)]}{i}" for i in range(people)]
@@ -143,17 +143,17 @@ def authors(count: int, rng: np.random.Generator) -> list[str]:
 
 
 def records(count: int, seed: int = 7) -> Iterator[dict[str, object]]:
-    """The messages in order of time; four in a thousand have lost their parent, a few answer themselves."""
+    """The messages sorted by time; for four in a thousand the parent is missing, a few reply to themselves."""
     rng = np.random.default_rng(seed)
-    grown = forest(count, rng)
-    said, names = texts(grown.parent, rng), authors(count, rng)
+    trees = forest(count, rng)
+    written, names = texts(trees.parent, rng), authors(count, rng)
     fate = rng.random(count).tolist()
-    threads, times = grown.thread.tolist(), grown.time.tolist()
-    for i in np.argsort(grown.time, kind="stable").tolist():
-        above = grown.parent[i]
+    threads, times = trees.thread.tolist(), trees.time.tolist()
+    for i in np.argsort(trees.time, kind="stable").tolist():
+        above = trees.parent[i]
         parent = None if above < 0 else f"x{i:08x}" if fate[i] < 0.004 else f"c{i if fate[i] > 0.9998 else above:08x}"
         yield {"id": f"c{i:08x}", "parent": parent, "thread": f"t{threads[i]:07x}", "author": names[i]} | {
-            "text": said[i],
+            "text": written[i],
             "time": times[i],
         }
 
@@ -167,8 +167,8 @@ def write(count: int, path: Path, seed: int = 7) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("count", type=int)
-    parser.add_argument("file", type=Path)
+    parser.add_argument("count", type=int, help="number of messages")
+    parser.add_argument("file", type=Path, help="file to write")
     parser.add_argument("--seed", type=int, default=7)
     args = parser.parse_args()
     write(args.count, args.file, args.seed)

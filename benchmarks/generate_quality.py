@@ -1,9 +1,9 @@
-"""Perplexity per word of the models that write on Persona-Chat, with and without own persona, and how they got there.
+"""Perplexity per word of generative models on Persona-Chat, with and without own persona, and learning curves.
 
-Runs that are not in --runs yet are trained with configs/personachat-*.toml on the train split, one after the other
-(start the script twice with different --rows for two side by side); those that are there are only judged, as `judge
-perplexity` does: turns of the second speaker, intervals by bootstrap over dialogues. One model serves both settings: a
-share of its training talks came without persona. The curve is on the 200 dialogues that decide when to stop.
+Runs that are missing in --runs are trained with configs/personachat-*.toml on the train split, one after the other
+(start the script twice with different --rows to train two in parallel); existing runs are only evaluated, like `judge
+perplexity`: turns of the second speaker, intervals by bootstrap over dialogues. One model serves both settings: some of
+its training dialogues had no persona. The curve is measured on the 200 dialogues used for early stopping.
 """
 
 import argparse
@@ -15,46 +15,48 @@ from typing import NamedTuple
 from common import finish
 from tertulia.core.progress import Silent
 from tertulia.corpus.load import load_dialogues
-from tertulia.judge.perplexity_run import judge_perplexity
-from tertulia.judge.rank import Setting
-from tertulia.models.likelihood import talks_of
+from tertulia.judge.config import PersonaSetting
+from tertulia.judge.perplexity import judge_perplexity
+from tertulia.models.likelihood import views_of
 from tertulia.train.recipe import read_recipe
 
 CONFIGS = Path(__file__).parents[1] / "configs"
-SETTINGS = (Setting(), Setting("own", "original"), Setting("own", "revised"))
+SETTINGS = (PersonaSetting(), PersonaSetting("own", "original"), PersonaSetting("own", "revised"))
 QUICK = {"max_dialogues": 200, "valid_dialogues": 20, "epochs": 1, "max_steps": 20, "validate_every": 10}
 
 
 class Row(NamedTuple):
-    """A model, and what its paper has of it."""
+    """A model, and the figures of its paper."""
 
     name: str
     config: str
     paper: tuple[str, str, str] = ("", "", "")
-    more: tuple[Setting, ...] = ()
-    """Further settings that it was trained for."""
+    more: tuple[PersonaSetting, ...] = ()
+    """Additional settings that it was trained for."""
 
 
 ROWS = (
     Row("LSTM", "personachat-seq2seq", ("38.08", "40.53", "40.65")),
     Row("Transformer", "personachat-transformer"),
     Row("Evolved Transformer", "personachat-evolved"),
-    Row("Evolved, both", "personachat-evolved-both", more=(Setting("their"), Setting("both"))),
+    Row("Evolved, both", "personachat-evolved-both", more=(PersonaSetting("their"), PersonaSetting("both"))),
 )
 
 
 def main() -> None:
-    """Train what is missing, judge, print."""
+    """Train what is missing, evaluate, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with train and the split to judge")
-    parser.add_argument("--split", default="valid")
-    parser.add_argument("--judge-data", type=Path, help="a file or folder to judge on, if it is not in --data")
-    parser.add_argument("--runs", type=Path, default=Path("run/generate_quality"), help="where trained models are kept")
+    parser.add_argument("--data", type=Path, required=True, help="folder with train and the split to evaluate")
+    parser.add_argument("--split", default="valid", help="split to evaluate (default: valid)")
+    parser.add_argument("--judge-data", type=Path, help="file or folder to evaluate on, if it is not in --data")
+    parser.add_argument("--runs", type=Path, default=Path("run/generate_quality"), help="folder of the trained models")
     parser.add_argument("--rows", nargs="*", choices=[row.name for row in ROWS], help="only these rows")
-    parser.add_argument("--vectors", type=Path, help="GloVe's vectors of 100 numbers, for the LSTM to begin with")
-    parser.add_argument("--curves", action="store_true", help="train nothing: only the curves, also of unfinished runs")
+    parser.add_argument("--vectors", type=Path, help="GloVe vectors of 100 dimensions to initialise the LSTM")
+    parser.add_argument(
+        "--curves", action="store_true", help="train nothing: print only the curves, also of unfinished runs"
+    )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--quick", action="store_true", help="20 updates each, 20 dialogues to judge")
+    parser.add_argument("--quick", action="store_true", help="20 updates each, evaluate on 20 dialogues")
     args = parser.parse_args()
     rows = [row for row in ROWS if not args.rows or row.name in args.rows]
     figures: dict[str, float] = {}
@@ -65,37 +67,37 @@ def main() -> None:
 
 
 def table(rows: list[Row], args: argparse.Namespace) -> dict[str, float]:
-    """Perplexity per word, a row for each model."""
+    """Print perplexity per word, one row per model."""
     dialogues = list(load_dialogues(args.judge_data or args.data, split=None if args.judge_data else args.split))
     dialogues = dialogues[:20] if args.quick else dialogues
     figures: dict[str, float] = {}
-    took = []
-    print(f"{'perplexity per word':<22}{'none':>24}{'own, original':>24}{'own, revised':>24}   the paper")
+    costs = []
+    print(f"{'perplexity per word':<22}{'none':>24}{'own, original':>24}{'own, revised':>24}   paper")
     for row in rows:
         folder, line = trained(row, args)
-        took.append(line)
+        costs.append(line)
         cells = []
         for setting in (*SETTINGS, *row.more):
-            found = judge_perplexity(str(folder), dialogues, setting=setting, speaker="second", seed=args.seed)
-            figure = found["perplexity"]
+            estimates = judge_perplexity(str(folder), dialogues, setting=setting, speaker="second", seed=args.seed)
+            figure = estimates["perplexity"]
             cells.append(f"{figure.value:.2f} [{figure.low:.2f}, {figure.high:.2f}]")
             key = f"{row.name} {setting}".lower().replace(",", "").replace(" ", "_")
             figures |= {key: figure.value, f"{key}_low": figure.low, f"{key}_high": figure.high}
-            figures[f"{key}_per_token"] = found["perplexity per token"].value
-        said = "".join(f"{cell:>24}" for cell in cells[: len(SETTINGS)])
-        print(f"{row.name:<22}{said}   {' / '.join(row.paper)}", flush=True)
+            figures[f"{key}_per_token"] = estimates["perplexity per token"].value
+        columns = "".join(f"{cell:>24}" for cell in cells[: len(SETTINGS)])
+        print(f"{row.name:<22}{columns}   {' / '.join(row.paper)}", flush=True)
         for setting, cell in zip(row.more, cells[len(SETTINGS) :], strict=True):
             print(f"{'':<22}{setting}: {cell}", flush=True)
-    words = sum(sum(t.own) for d in dialogues for t in talks_of(d, "none", "second"))
-    print(f"n = {words} turns of the second speaker in {len(dialogues)} dialogues; punctuation and ends of turns count")
-    print("as words; a word that a model of words does not know counts as its mark for unknown words.")
-    for line in took:
+    turns = sum(sum(t.own) for d in dialogues for t in views_of(d, "none", "second"))
+    print(f"n = {turns} turns of the second speaker in {len(dialogues)} dialogues; punctuation and ends of turns count")
+    print("as words; a word outside the vocabulary of a word-level model counts as its unknown token.")
+    for line in costs:
         print(line)
     return figures
 
 
 def trained(row: Row, args: argparse.Namespace) -> tuple[Path, str]:
-    """The run of a row, trained now or to its end where it is not there."""
+    """The run of a row, trained or resumed if it is not complete, and what it cost."""
     folder: Path = args.runs / row.config
     manifest = folder / "manifest.json"
     if not manifest.is_file():
@@ -114,8 +116,8 @@ def trained(row: Row, args: argparse.Namespace) -> tuple[Path, str]:
 
 
 def curves(rows: list[Row], runs: Path) -> None:
-    """Perplexity per word by CPU time, with own personas."""
-    print("\nvalidation perplexity per word (own persona) after so many updates and CPU minutes")
+    """Print perplexity per word by CPU time, with own personas."""
+    print("\nvalidation perplexity per word (own persona) by updates and CPU minutes")
     for row in rows:
         folder = runs / row.config
         record = folder / "record.jsonl"

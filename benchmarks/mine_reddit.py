@@ -1,7 +1,7 @@
-"""Mines real Reddit replies: trees are rebuilt from question-answer pairs, mined, and shown with ten random pairs.
+"""Mines real Reddit replies: rebuilds trees from question-answer pairs, mines them, and shows ten random pairs.
 
-The data are files of {file, q_id, question, a_id, answer}, one JSON object a line; where a question is word for word an
-earlier answer of the same file, it is that message. Authors are not in the data, so the rule on bots has nothing to do.
+The data are files of {file, q_id, question, a_id, answer}, one JSON object per line; a question that equals an earlier
+answer of the same file is that message. The data have no authors, so the filter for bots has no effect.
 """
 
 import argparse
@@ -22,44 +22,44 @@ Record = dict[str, str | None]
 
 
 def messages(path: Path) -> Iterator[Record]:
-    """The messages of one file of pairs, each once. A thread is named after the message that opens it."""
+    """The messages of one file of pairs, each once. A thread has the name of its first message."""
     by_text: dict[tuple[str, str], Record] = {}
     with gzip.open(path, "rb") as lines:
         for line in lines:
             pair = orjson.loads(line)
-            where = pair["file"]
-            asked = by_text.get((where, pair["question"]))
-            if asked is None:
-                name = f"{where}#{pair['q_id']}"
-                asked = {"id": name, "thread": name, "author": "", "text": pair["question"]}
-                by_text[where, pair["question"]] = asked
-                yield asked
+            source = pair["file"]
+            question = by_text.get((source, pair["question"]))
+            if question is None:
+                name = f"{source}#{pair['q_id']}"
+                question = {"id": name, "thread": name, "author": "", "text": pair["question"]}
+                by_text[source, pair["question"]] = question
+                yield question
             answer: Record = {
-                "id": f"{where}#{pair['a_id']}",
-                "parent": asked["id"],
-                "thread": asked["thread"],
+                "id": f"{source}#{pair['a_id']}",
+                "parent": question["id"],
+                "thread": question["thread"],
                 "author": "",
                 "text": pair["answer"],
             }
-            by_text.setdefault((where, pair["answer"]), answer)
+            by_text.setdefault((source, pair["answer"]), answer)
             yield answer
 
 
 def main() -> None:
-    """Rebuild, mine, print the funnel and some pairs."""
+    """Rebuild trees, mine them, print the funnel and some pairs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder of .jsonl.gz files of pairs, or one such file")
-    parser.add_argument("--split", help="only files whose names begin with this")
-    parser.add_argument("--pairs", type=int, default=10, help="how many pairs to show")
+    parser.add_argument("--split", help="use only files whose names begin with this")
+    parser.add_argument("--pairs", type=int, default=10, help="number of pairs to show")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="the first 20,000 messages")
     args = parser.parse_args()
     files = [args.data] if args.data.is_file() else sorted(args.data.glob(f"{args.split or ''}*.jsonl.gz"))
     with tempfile.TemporaryDirectory() as folder:
         corpus = Path(folder) / "messages.jsonl"
-        found = (record for file in files for record in messages(file))
+        all_messages = (record for file in files for record in messages(file))
         with corpus.open("wb") as out:
-            for record in islice(found, 20_000 if args.quick else None):
+            for record in islice(all_messages, 20_000 if args.quick else None):
                 out.write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
         config = MineConfig(source=str(corpus), out=Path(folder) / "mined", seed=args.seed)
         outcome = mine(config)

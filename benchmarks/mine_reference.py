@@ -1,9 +1,9 @@
-"""Whether the mining engine agrees with the slow definition, pair by pair and count by count, on generated messages.
+"""Whether the mining engine agrees with the slow reference, pair by pair and count by count, on generated messages.
 
-The same file is mined twice: by the engine on a pool of processes, cut into many parts and buckets, and by
-`corpus.trees`, which holds everything in memory and applies one rule after the other to one message after the other,
-with the subword model that the engine learned. Times are wall seconds; the engine's includes learning, the other's
-does not. Leaves with 1 where anything differs.
+The same file is mined twice: by the engine on a pool of processes, split into many parts and buckets, and by
+`corpus.trees`, which has everything in memory and applies one rule after the other to one message after the other, with
+the subword model that the engine trained. Times are wall seconds; the engine's includes training that model, the
+reference's does not. The exit status is 1 if anything differs.
 """
 
 import argparse
@@ -28,34 +28,34 @@ Key = tuple[str, str]
 
 
 class Compared(NamedTuple):
-    """What one way has and the other has not."""
+    """The differences between engine and reference."""
 
     missing: list[Key]
-    """Pairs of the definition that the engine did not find."""
+    """Pairs of the reference that the engine did not extract."""
     added: list[Key]
-    """Pairs of the engine that the definition does not have."""
+    """Pairs of the engine that the reference does not have."""
     other: list[Key]
-    """Pairs of both with another context, reply or source."""
+    """Pairs of both that differ in context, reply or source."""
     counts: dict[str, tuple[int, int]]
-    """Figures of the funnel that differ: the engine's and the definition's."""
+    """Counts of the funnel that differ: the engine's and the reference's."""
 
     @property
     def equal(self) -> bool:
-        """Whether nothing differs."""
+        """Whether there are no differences."""
         return not any(self)
 
 
 def compare(outcome: MineOutcome, pairs: Sequence[Dialogue], defined: Mined) -> Compared:
-    """Set both side by side; a pair is known by its thread and id, its order does not count."""
+    """Compare pairs by thread and id, in any order, and the counts of both funnels."""
     ours, theirs = _by_key(pairs), _by_key(defined.pairs)
     if len(ours) != len(pairs) or len(theirs) != len(defined.pairs):
-        raise SystemExit("the same pair came out twice")
-    found, wanted = dict(outcome.funnel.steps()), dict(defined.funnel.steps())
+        raise SystemExit("a pair was extracted twice")
+    actual, expected = dict(outcome.funnel.steps()), dict(defined.funnel.steps())
     return Compared(
         sorted(theirs.keys() - ours.keys()),
         sorted(ours.keys() - theirs.keys()),
         sorted(key for key in ours.keys() & theirs.keys() if ours[key] != theirs[key]),
-        {name: (found[name], wanted[name]) for name in wanted if found[name] != wanted[name]},
+        {name: (actual[name], expected[name]) for name in expected if actual[name] != expected[name]},
     )
 
 
@@ -64,27 +64,27 @@ def _by_key(pairs: Sequence[Dialogue]) -> dict[Key, Dialogue]:
 
 
 def timed(work: Callable[[], T]) -> tuple[T, float]:
-    """What the work gives, and the wall seconds it took."""
+    """The result of a call, and the wall seconds it took."""
     start = time.perf_counter()
     return work(), time.perf_counter() - start
 
 
 def report(compared: Compared, outcome: MineOutcome, defined: Mined, engine: float, definition: float) -> None:
-    """Both funnels in a table, and the first pairs that differ."""
-    print(f"{'':<24}{'engine':>10}{'definition':>12}")
+    """Print both funnels in a table, and the first pairs that differ."""
+    print(f"{'':<24}{'engine':>10}{'reference':>12}")
     for (step, ours), (_, theirs) in zip(outcome.funnel.steps(), defined.funnel.steps(), strict=True):
         print(f"{step:<24}{ours:>10}{theirs:>12}{'' if ours == theirs else '   differs'}")
     print(f"{'wall seconds':<24}{engine:>10.2f}{definition:>12.2f}")
     for name, keys in (("missing", compared.missing), ("added", compared.added), ("other", compared.other)):
         if keys:
             print(f"{len(keys)} pairs {name}, such as {keys[:3]}")
-    print("Equal: all pairs and the whole funnel." if compared.equal else "NOT EQUAL.")
+    print("Equal: all pairs and the complete funnel." if compared.equal else "NOT EQUAL.")
 
 
 def main() -> int:
     """Generate, mine twice, compare."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--messages", type=int, default=100_000)
+    parser.add_argument("--messages", type=int, default=100_000, help="number of generated messages")
     parser.add_argument("--data", type=Path, help="mine this file of messages instead of generated ones")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--workers", type=int, default=os.cpu_count())
@@ -95,7 +95,7 @@ def main() -> int:
         file = args.data or Path(folder) / "messages.jsonl"
         if not args.data:
             write(count, file, args.seed)
-        # Small parts and many buckets, so that threads are torn apart on their way and put together again.
+        # Small parts and many buckets, so that threads are split between parts and have to be reassembled.
         config = MineConfig(
             source=str(file), out=Path(folder) / "mined", workers=args.workers, block_bytes=1 << 20, buckets=16
         )

@@ -1,9 +1,9 @@
-"""CPU, time and memory of mining generated messages, beside only reading and parsing the same file with Polars.
+"""CPU time, wall time and memory of mining generated messages, compared with only parsing the same file with Polars.
 
-Floor and mining alternate in the same run, each in a process of its own. CPU is user and system time of the driver and
-all its workers, imports included; the floor is the call of `polars.read_ndjson` alone. Memory is the largest sum of the
-resident memory of driver and workers (libraries that they share count once for each). The subword model is learned
-before, as a user would who mines month after month; `learn_seconds` says what that takes.
+Mining and the lower bound alternate in one run, each in its own process. CPU is user and system time of the driver and
+all its workers, including imports; the lower bound is the call of `polars.read_ndjson` alone. Memory is the largest sum
+of the resident memory of driver and workers (libraries that they share count once per process). The subword model is
+trained before, as by a user who mines month after month; `learn_seconds` is what that takes.
 """
 
 import argparse
@@ -35,7 +35,7 @@ print(time.process_time() - start)
 
 
 class Measured(NamedTuple):
-    """One run of a program and all it started."""
+    """One run of a program and all its child processes."""
 
     wall: float
     cpu: float
@@ -53,7 +53,7 @@ class Watch(threading.Thread):
         self.cpu: dict[int, float] = {}
 
     def run(self) -> None:
-        """Look ten times a second."""
+        """Sample ten times per second."""
         while self.root.is_running() and self.root.status() != psutil.STATUS_ZOMBIE:
             total = 0
             try:
@@ -68,7 +68,7 @@ class Watch(threading.Thread):
 
 
 def measure(command: list[str]) -> Measured:
-    """Run a program; its workers' CPU is what the system says once all have ended, or what was last seen of them."""
+    """Run a program; CPU time is that of all ended children as the system reports it, or the last sample if larger."""
     start, before = time.perf_counter(), _children_cpu()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         watch = Watch(process.pid)
@@ -87,7 +87,7 @@ def _children_cpu() -> float:
 
 
 def mine_here(engine: str, file: str, out: str, model: str, workers: int) -> None:
-    """What the measured process does."""
+    """The work of the measured process."""
     from tertulia.corpus.mine import MineConfig, mine
 
     settings = {"source": file, "out": Path(out), "subwords": Path(model) if model else None, "workers": workers}
@@ -105,13 +105,13 @@ def mine_here(engine: str, file: str, out: str, model: str, workers: int) -> Non
 
 
 def main() -> None:
-    """Alternate floor and mining, print a table and the figures."""
+    """Alternate mining and the lower bound, print a table and the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--messages", type=int, default=2_000_000)
+    parser.add_argument("--messages", type=int, default=2_000_000, help="number of generated messages")
     parser.add_argument("--data", type=Path, help="mine this file of messages instead of generated ones")
     parser.add_argument("--engine", choices=ENGINES, default="pool")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=3, help="runs of each")
     parser.add_argument("--quick", action="store_true", help="100,000 messages, one run")
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -127,7 +127,7 @@ def main() -> None:
 
 
 def report(engine: str, workers: int, file: Path, runs: int, folder: Path, count: int) -> None:
-    """Measure and tell."""
+    """Measure and print."""
     child = [sys.executable, __file__, "--engine", engine, "--child", str(file), str(folder / "out")]
     learning = [sys.executable, __file__, "--child", str(file), str(folder / "learned"), "", str(workers)]
     learned = measure(learning)  # also fills the disk cache
@@ -140,16 +140,16 @@ def report(engine: str, workers: int, file: Path, runs: int, folder: Path, count
     best = min(mined, key=lambda m: m.cpu)
     print(f"{'':<30}{'best':>9}{'median':>9}   {count} messages, {runs} runs, {engine}, {workers} workers")
     rows = {
-        "polars alone, CPU seconds": floors,
+        "Polars only, CPU seconds": floors,
         "mining, CPU seconds": [m.cpu for m in mined],
         "mining, wall seconds": [m.wall for m in mined],
-        "mining, GB resident in all": [m.memory for m in mined],
+        "mining, GB resident in total": [m.memory for m in mined],
     }
     for name, values in rows.items():
         print(f"{name:<30}{min(values):>9.2f}{median(values):>9.2f}")
     ratios = [m.cpu / floor for m, floor in zip(mined, floors, strict=True)]
     print(f"{'CPU ratio':<30}{min(ratios):>9.2f}{median(ratios):>9.2f}")
-    print(f"with learning subwords: {learned.cpu:.2f} CPU seconds, {learned.wall:.2f} wall seconds")
+    print(f"including training of subwords: {learned.cpu:.2f} CPU seconds, {learned.wall:.2f} wall seconds")
     figures = {
         "cpu_ratio_median": median(ratios),
         "cpu_ratio_best": best.cpu / min(floors),
@@ -159,7 +159,7 @@ def report(engine: str, workers: int, file: Path, runs: int, folder: Path, count
         "peak_gb": max(m.memory for m in mined),
         "pairs": json.loads(best.printed.splitlines()[-1])["pairs"],
     }
-    if engine == "pool":  # which also did the learning: the rest of that run costs the same
+    if engine == "pool":  # which also trained the subword model: the rest of that run costs the same
         figures["learn_seconds"] = learned.cpu - median([m.cpu for m in mined])
     settings = {"messages": count, "runs": runs, "engine": engine, "workers": workers, "bytes": file.stat().st_size}
     finish("mine_speed", figures, settings)

@@ -1,9 +1,9 @@
-"""hits@1 of every ranking bot on Persona-Chat, beside the paper's figures: trained here, judged as `judge rank` does.
+"""hits@1 of every ranking bot on Persona-Chat, compared with the paper's figures; evaluated like `judge rank`.
 
-Runs that are not in --runs yet are trained with configs/personachat-*.toml on the train split (the command and what it
-took are printed); those that are there are only judged. Data: a folder with train and the split to judge in the JSON of
-Persona-Chat; 19 distractors from the same split by the seed, replies of the second speaker. The paper's distractors are
-not published, so its figures are beside ours for orientation only.
+Runs that are missing in --runs are trained with configs/personachat-*.toml on the train split (the command and its cost
+are printed); existing runs are only evaluated. Data: a folder with train and the split to evaluate, as JSON of
+Persona-Chat; 19 distractors sampled from the same split, replies of the second speaker. The paper's distractors are not
+published, so its figures are for orientation only.
 """
 
 import argparse
@@ -16,22 +16,26 @@ from typing import NamedTuple
 from common import finish
 from tertulia.core.progress import Silent
 from tertulia.corpus.load import load_dialogues
-from tertulia.judge.rank import RankConfig, Setting, judge_rank, rank_tasks
+from tertulia.judge.config import PersonaSetting, RankConfig
+from tertulia.judge.rank import judge_rank
+from tertulia.judge.ranking_tasks import rank_tasks
+from tertulia.metrics.registry import metric_named
+from tertulia.metrics.significance import estimate
 from tertulia.talk.spec import make_bot
 from tertulia.train.recipe import read_recipe
 
 CONFIGS = Path(__file__).parents[1] / "configs"
-SETTINGS = (Setting(), Setting("own", "original"), Setting("own", "revised"))
+SETTINGS = (PersonaSetting(), PersonaSetting("own", "original"), PersonaSetting("own", "revised"))
 
 
 class Row(NamedTuple):
-    """A row of the table: which run is judged without and with a persona."""
+    """A row of the table: which run is evaluated without and with a persona."""
 
     name: str
     config: str
-    """Of the recipe; empty for tf-idf, which is not trained."""
+    """Name of the config; empty for tf-idf, which is not trained."""
     alone: bool
-    """Whether a model of its own is trained for talking without a persona."""
+    """Whether a separate model is trained for the setting without personas."""
     paper: tuple[str, str, str]
 
 
@@ -45,15 +49,15 @@ ROWS = (
 
 
 def main() -> None:
-    """Train what is missing, judge, print."""
+    """Train what is missing, evaluate, print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="folder with train and the split to judge")
-    parser.add_argument("--split", default="valid")
-    parser.add_argument("--judge-data", type=Path, help="a file or folder to judge on, if it is not in --data")
-    parser.add_argument("--runs", type=Path, default=Path("run/rank_quality"), help="where trained models are kept")
+    parser.add_argument("--data", type=Path, required=True, help="folder with train and the split to evaluate")
+    parser.add_argument("--split", default="valid", help="split to evaluate (default: valid)")
+    parser.add_argument("--judge-data", type=Path, help="file or folder to evaluate on, if it is not in --data")
+    parser.add_argument("--runs", type=Path, default=Path("run/rank_quality"), help="folder of the trained models")
     parser.add_argument("--rows", nargs="*", help="only these rows")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--quick", action="store_true", help="300 dialogues to learn from, 50 to judge, no MiniLM")
+    parser.add_argument("--quick", action="store_true", help="train on 300 dialogues, evaluate on 50, no MiniLM")
     args = parser.parse_args()
     rows = [
         row for row in ROWS if (not args.rows or row.name in args.rows) and not (args.quick and row.name == "MiniLM")
@@ -61,16 +65,16 @@ def main() -> None:
     judged = list(load_dialogues(args.judge_data or args.data, split=None if args.judge_data else args.split))
     config = RankConfig(speaker="second", seed=args.seed, metrics=("hits@1", "hits@5", "mrr"))
     tasks = rank_tasks(judged[:50] if args.quick else judged, config)
-    print(f"{'hits@1 of 20':<20}{'none':>24}{'own, original':>26}{'own, revised':>26}   the paper")
+    print(f"{'hits@1 of 20':<20}{'none':>24}{'own, original':>26}{'own, revised':>26}   paper")
     figures: dict[str, float] = {}
-    took: list[str] = []
+    costs: list[str] = []
     for row in rows:
         cells = []
         for setting in SETTINGS:
-            spec = bot_for(row, setting, args.data, args.runs, args.quick, took)
+            spec = bot_for(row, setting, args.data, args.runs, args.quick, costs)
             started = time.perf_counter()
-            result = judge_rank(make_bot(spec), tasks, config, setting=setting)
-            figure = result.figures["hits@1"]
+            hits = judge_rank(make_bot(spec), tasks, config, setting=setting)[0]
+            figure = estimate(hits, metric_named("hits@1"), seed=args.seed)
             cells.append(f"{figure.value:.3f} [{figure.low:.3f}, {figure.high:.3f}]")
             key = f"{row.name} {setting}".lower().replace(",", "").replace(" ", "_")
             figures |= {key: figure.value, f"{key}_low": figure.low, f"{key}_high": figure.high}
@@ -80,23 +84,23 @@ def main() -> None:
         f"n = {len(tasks)} replies of the second speaker in {len(judged)} dialogues, 95 % intervals by bootstrap over"
     )
     print(
-        "dialogues; 19 distractors from the same split by the seed (the paper's are not published); models learn from"
+        "dialogues; 19 distractors sampled from the same split (the paper's are not published); models are trained on"
     )
     print("original personas only.")
-    for line in dict.fromkeys(took):
+    for line in dict.fromkeys(costs):
         print(line)
     finish("rank_quality", figures, {"split": args.split, "n": len(tasks), "seed": args.seed, "quick": args.quick})
 
 
-def bot_for(row: Row, setting: Setting, data: Path, runs: Path, quick: bool, took: list[str]) -> str:
-    """The bot of a cell, trained now where it is not there."""
+def bot_for(row: Row, setting: PersonaSetting, data: Path, runs: Path, quick: bool, costs: list[str]) -> str:
+    """The bot of a cell, trained now if it does not exist yet."""
     train = next((f for f in sorted(data.glob("train*")) if f.is_file()), data)
     if not row.config:
         return f"tfidf:{train}?max_ngram=1&context=last"
-    bare = row.alone and setting.whose == "none"
-    folder = runs / (row.config + ("-none" if bare else ""))
+    no_persona = row.alone and setting.scope == "none"
+    folder = runs / (row.config + ("-none" if no_persona else ""))
     overrides: dict[str, object] = {"data": str(data), "out": folder, "resume": True}
-    overrides |= {"persona": "none"} if bare else {}
+    overrides |= {"persona": "none"} if no_persona else {}
     overrides |= {"max_dialogues": 300, "epochs": 2} if quick else {}
     manifest = folder / "manifest.json"
     if not manifest.is_file():
@@ -104,9 +108,9 @@ def bot_for(row: Row, setting: Setting, data: Path, runs: Path, quick: bool, too
         os.environ["OMP_NUM_THREADS"] = "1"
         recipe.train(config, Silent())
     training = json.loads(manifest.read_text(encoding="utf-8"))["training"]
-    said = "" if not bare else " (persona = none)"
-    took.append(
-        f"tertulia train configs/{row.config}.toml{said}: {training['seconds'] / 60:.1f} minutes, "
+    note = " (persona = none)" if no_persona else ""
+    costs.append(
+        f"tertulia train configs/{row.config}.toml{note}: {training['seconds'] / 60:.1f} minutes, "
         f"{training['cpu_seconds'] / 60:.1f} CPU minutes, {training['steps']} updates"
     )
     return str(folder)

@@ -1,10 +1,10 @@
-"""Time of a ranking bot's reply over a large pool, beside the plain NumPy product of the same query with the same pool.
+"""Reply time of a ranking bot over a large pool, compared with a NumPy product of the same query with the same pool.
 
-The floor is what one would write down first: query @ pool.T in float32, then argpartition for as many replies as the
-bot's search finds. Both alternate in the same run, ask by ask and batch by batch. With --run the whole reply of a
-trained bot is timed (encoding, search, scoring, choosing), and its search alone; with --random the pool is clustered
-unit vectors and encoding costs nothing. Wall time is what a user waits; CPU time says the same on a busy machine.
-Memory is what the process grew by when the pool was loaded, texts included.
+The baseline is the obvious way: query @ pool.T in float32, then argpartition for as many replies as the bot's search
+returns. Both alternate in one run, request by request and batch by batch. With --run, the complete reply of a trained
+bot is timed (encoding, search, scoring, selection), and its search alone; with --random, the pool is clustered unit
+vectors and encoding costs nothing. Wall time is what a user waits; CPU time is robust on a busy machine. Memory is the
+growth of the process when the pool is loaded, texts included.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from common import finish
 from tertulia.core.dialogue import Dialogue, Persona, Turn, exchanges
 from tertulia.core.reply import Ask
 from tertulia.corpus.load import load_dialogues
-from tertulia.models.ranker import Floats, Queries, Query, dot_scores
+from tertulia.models.rankers.base import Floats, Queries, Query, dot_scores
 from tertulia.talk.bots.ranker import RankerBot, RankerOptions
 from tertulia.talk.pool import ReplyPool
 
@@ -32,68 +32,70 @@ SIZE = 131_072
 
 
 class Spent(NamedTuple):
-    """What one call took, in milliseconds."""
+    """The time of one call, in milliseconds."""
 
     wall: float
     cpu: float
 
 
-class Known:
-    """A ranker of vectors that are there already: the n-th query is the last turn "n"."""
+class FixedVectors:
+    """A ranker with given query vectors: the n-th query has the last turn "n"."""
+
+    symmetric = False
 
     def __init__(self, vectors: Floats) -> None:
         self.vectors = vectors
 
     def queries(self, queries: Sequence[Query], /) -> Queries:
-        """Looked up."""
+        """Look up the vectors."""
         return Queries(self.vectors[[int(query.turns[-1]) for query in queries]])
 
     def replies(self, texts: Sequence[str], /) -> Floats:
-        """Nobody asks."""
+        """Not needed here."""
         raise NotImplementedError
 
     scores = staticmethod(dot_scores)
 
 
-def clustered(count: int, dim: int, middles: Floats, rng: np.random.Generator) -> Floats:
-    """Unit vectors around some middles."""
-    found = middles[rng.integers(0, len(middles), count)]
-    found = found + 0.7 * rng.standard_normal((count, dim), dtype=np.float32)
-    return found / np.linalg.norm(found, axis=1, keepdims=True)
+def clustered(count: int, dim: int, centres: Floats, rng: np.random.Generator) -> Floats:
+    """Unit vectors around cluster centres."""
+    vectors = centres[rng.integers(0, len(centres), count)]
+    vectors = vectors + 0.7 * rng.standard_normal((count, dim), dtype=np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 def random_bot(dim: int, asks: int) -> tuple[RankerBot, list[Ask], float]:
-    """A bot on a made-up pool, asks for it, and the memory the pool takes."""
+    """A bot with a random pool, requests, and the memory of the pool."""
     rng = np.random.default_rng(0)
-    middles = rng.standard_normal((2000, dim), dtype=np.float32)
+    centres = rng.standard_normal((2000, dim), dtype=np.float32)
     words = [f"w{i}" for i in range(5000)]
     draw = random.Random(0)
     texts = tuple(f"{' '.join(draw.choices(words, k=11))} {i}" for i in range(SIZE))
-    vectors = clustered(SIZE, dim, middles, rng).astype(np.float16)
+    vectors = clustered(SIZE, dim, centres, rng).astype(np.float16)
     before = resident() - vectors.nbytes / 1e6
     pool = ReplyPool(texts, tuple(f"d{i // 14}#{i % 14}" for i in range(SIZE)), vectors)
     grown = resident() - before
-    bot = RankerBot(Known(clustered(asks, dim, middles, rng)), pool)
+    bot = RankerBot(FixedVectors(clustered(asks, dim, centres, rng)), pool)
     return bot, [Ask(Dialogue("d", (Turn("ana", str(i)),)), seed=i) for i in range(asks)], grown
 
 
 def trained_bot(run: Path, data: str, split: str | None, asks: int) -> tuple[RankerBot, list[Ask], float]:
-    """A trained bot, asks from dialogues, and the memory the bot takes."""
+    """A trained bot, requests from dialogues, and the memory of the bot."""
     before = resident()
     bot = RankerBot.build(str(run), RankerOptions(threads=1))
     grown = resident() - before
-    found = [e for dialogue in load_dialogues(data, split=split) for e in exchanges(dialogue)]
-    chosen = random.Random(0).sample(found, min(asks, len(found)))
+    replies = [e for dialogue in load_dialogues(data, split=split) for e in exchanges(dialogue)]
+    chosen = random.Random(0).sample(replies, min(asks, len(replies)))
     shown: list[dict[str, Persona]] = [{e.response.speaker: e.persona} if e.persona else {} for e in chosen]
-    wishes = [
+    requests = [
         Ask(Dialogue(e.id, e.context, personas), e.response.speaker, seed=i)
         for i, (e, personas) in enumerate(zip(chosen, shown, strict=True))
     ]
-    return bot, wishes, grown
+    return bot, requests, grown
 
 
 def resident() -> float:
-    """MB of this process."""
+    """Resident memory of this process in MB."""
     return psutil.Process().memory_info().rss / 1e6
 
 
@@ -105,28 +107,28 @@ def timed(call: Callable[[], object]) -> Spent:
 
 
 def brute(vectors: Floats, table: Floats, count: int) -> np.ndarray:
-    """The plain product, and the places of the largest."""
+    """The full product, and the indices of the largest entries."""
     return np.argpartition(vectors @ table.T, -count, axis=1)[:, -count:]
 
 
 def recall(bot: RankerBot, vectors: Floats, table: Floats) -> float:
-    """Of the ten nearest, the share that the search found."""
+    """Recall@10 of the search."""
     assert bot.pool
     true = np.argsort(-(vectors @ table.T), axis=1)[:, :10]
-    found = bot.pool.nearest(vectors, bot.options.breadth).places
-    return float(np.mean([len(set(a) & set(b)) / 10 for a, b in zip(true, found, strict=True)]))
+    nearest = bot.pool.nearest(vectors, bot.options.breadth).indices
+    return float(np.mean([len(set(a) & set(b)) / 10 for a, b in zip(true, nearest, strict=True)]))
 
 
 def main() -> None:
-    """Alternate bot and floor, print a table and the figures."""
+    """Alternate bot and baseline, print a table and the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--run", type=Path, help="the folder of a trained ranker")
-    parser.add_argument("--random", action="store_true", help=f"{SIZE:,} made-up vectors (the default without --run)")
+    parser.add_argument("--run", type=Path, help="folder of a trained ranker")
+    parser.add_argument("--random", action="store_true", help=f"{SIZE:,} random vectors (the default without --run)")
     parser.add_argument("--dim", type=int, default=384, help="their dimension")
-    parser.add_argument("--data", default="sample", help="dialogues to answer, with --run")
+    parser.add_argument("--data", default="sample", help="dialogues to reply to, with --run")
     parser.add_argument("--split", default="valid")
     parser.add_argument("--batch", type=int, default=RankerBot.max_batch)
-    parser.add_argument("--quick", action="store_true", help="fewer asks")
+    parser.add_argument("--quick", action="store_true", help="fewer requests")
     args = parser.parse_args()
     torch.set_num_threads(1)
     singles, many = (30, 128) if args.quick else (200, 1000)
@@ -138,7 +140,7 @@ def main() -> None:
 
 
 def report(bot: RankerBot, asks: list[Ask], grown: float, *, singles: int, batch: int, source: str) -> None:
-    """Measure and tell."""
+    """Measure and print."""
     assert bot.pool
     table, count = bot.pool.vectors.astype(np.float32), bot.options.breadth
     vectors = bot.ranker.queries([bot._query(ask) for ask in asks]).vectors
@@ -159,7 +161,7 @@ def report(bot: RankerBot, asks: list[Ask], grown: float, *, singles: int, batch
     print(
         f"{len(bot.pool):,} replies, {table.shape[1]} dimensions, {source}; milliseconds, medians of alternating calls"
     )
-    print(f"{'':<34}{'reply':>9}{'search':>9}{'floor':>9}{'reply/floor':>13}{'search/floor':>14}")
+    print(f"{'':<34}{'reply':>9}{'search':>9}{'baseline':>9}{'reply/base':>13}{'search/base':>14}")
     for name, spent in (("one", one), (f"batch of {batch}", many)):
         short = "one" if name == "one" else "batch"
         for kind in ("wall", "cpu"):
@@ -173,9 +175,9 @@ def report(bot: RankerBot, asks: list[Ask], grown: float, *, singles: int, batch
             figures |= {f"{short}_{what}_{kind}_ms": ms for what, ms in value.items()}
             figures |= {f"{short}_{kind}_ratio": ratios[0], f"{short}_search_{kind}_ratio": ratios[1]}
     figures["asks_seconds"] = sum(s.wall for s in many["reply"]) / 1e3
-    print(f"{len(asks)} asks in batches: {figures['asks_seconds']:.2f} seconds")
+    print(f"{len(asks)} requests in batches: {figures['asks_seconds']:.2f} seconds")
     print(
-        f"recall@10 of the search {figures['recall_at_10']:.4f}; {grown:.0f} MB, the floor's {table.nbytes / 1e6:.0f}"
+        f"recall@10 of the search {figures['recall_at_10']:.4f}; {grown:.0f} MB, baseline {table.nbytes / 1e6:.0f} MB"
     )
     settings = {"replies": len(bot.pool), "dim": int(table.shape[1]), "asks": len(asks), "singles": singles}
     settings |= {"batch": batch, "source": source, "threads": os.environ.get("OMP_NUM_THREADS", "")}

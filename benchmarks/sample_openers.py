@@ -1,4 +1,4 @@
-"""What the demo's retrieval bot answers to forty everyday openers: the table of docs/sample.md, unedited."""
+"""Replies of the demo's retrieval bot to forty everyday openers: the table of docs/sample.md, unedited."""
 
 import argparse
 from pathlib import Path
@@ -8,7 +8,7 @@ from common import finish
 from tertulia.core.dialogue import Dialogue, Turn
 from tertulia.core.reply import Ask
 from tertulia.corpus.mine import MineConfig, mine
-from tertulia.judge.demo import DEMO_REPEATS, demo_index
+from tertulia.lab.demo import DEMO_REPEATS, demo_index
 from tertulia.talk.bots.tfidf import TfidfBot
 
 OPENERS = """
@@ -27,16 +27,17 @@ bye, nice talking to you
 
 
 def main() -> None:
+    """Mine the sample, reply, print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--quick", action="store_true", help="the same: it takes seconds")
+    parser.add_argument("--quick", action="store_true", help="no effect: it takes seconds anyway")
     args = parser.parse_args()
     openers = [text.strip() for line in OPENERS.strip().split("\n") for text in line.split("|")]
     with TemporaryDirectory() as folder:
-        mined = mine(MineConfig(out=Path(folder), max_repeats=DEMO_REPEATS))
+        mined = mine(MineConfig(out=Path(folder), max_repeats=DEMO_REPEATS, dialogues=True))
         bot = TfidfBot(demo_index(mined).index)
     asks = [Ask(Dialogue(str(i), (Turn("user", text),)), seed=args.seed) for i, text in enumerate(openers)]
-    print("| opener | answer |\n|---|---|")
+    print("| opener | reply |\n|---|---|")
     replies = bot.reply(asks)
     for text, reply in zip(openers, replies, strict=True):
         print(f"| {text} | {reply.text.replace('|', '/')} |")

@@ -1,7 +1,7 @@
-"""How many messages a second the store takes: `python benchmarks/store_speed.py [--url URL] [--pairs N] [--threads N]`.
+"""How many messages per second the store writes.
 
-One pair is a `say` and the `finish` of its reply. Group commit is measured against the plain way, one transaction for
-each call under a lock, in alternating rounds; the last line is JSON.
+One pair is a `say` and the `finish` of its reply. Group commit is compared with the plain way, one transaction per call
+under a lock, in alternating rounds; the last line is JSON.
 """
 
 import argparse
@@ -18,8 +18,8 @@ from typing import NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Engine
 
-from tertulia.store import Store
-from tertulia.store.commit import OwnCommit
+from tertulia.store import ConversationStore, Database
+from tertulia.store.group_commit import SingleCommit
 
 T = TypeVar("T")
 USERS = 200
@@ -33,11 +33,11 @@ class Round(NamedTuple):
     p99_ms: float
     max_ms: float
     cpu_ms: float
-    """Processor time of this process for a pair: unlike the rest, nearly the same on a busy machine."""
+    """CPU time of this process per pair: unlike the other figures, robust on a busy machine."""
 
 
-class LockedCommit(OwnCommit):
-    """The plain way: a lock, and one transaction for each unit of work."""
+class LockedCommit(SingleCommit):
+    """The plain way: a lock, and one transaction per unit of work."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
@@ -49,10 +49,10 @@ class LockedCommit(OwnCommit):
             return super().run(work)
 
 
-def measure(store: Store, *, pairs: int, threads: int) -> Round:
-    """Let 200 users chat from so many threads; figures for the single calls are in milliseconds."""
+def measure(store: ConversationStore, *, pairs: int, threads: int) -> Round:
+    """Simulate 200 users on several threads; latencies of single calls are in milliseconds."""
     owner = f"{time.time_ns()}"
-    conversations = [store.create_conversation(owner, "tfidf").id for _ in range(USERS)]
+    conversations = [store.create(owner, "tfidf").id for _ in range(USERS)]
     seconds: list[float] = []
 
     def chat(thread: int) -> None:
@@ -77,30 +77,34 @@ def measure(store: Store, *, pairs: int, threads: int) -> Round:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--url", help="a database to use instead of a temporary SQLite file")
-    parser.add_argument("--pairs", type=int, default=4000)
-    parser.add_argument("--threads", type=int, default=40)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--url", help="database to use instead of a temporary SQLite file")
+    parser.add_argument("--pairs", type=int, default=4000, help="messages with replies per round")
+    parser.add_argument("--threads", type=int, default=40, help="threads that write at once")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of each way")
+    parser.add_argument("--quick", action="store_true", help="one round of 400 pairs")
     options = parser.parse_args()
-    found: dict[str, list[Round]] = {}
+    if options.quick:
+        options.pairs, options.rounds = 400, 1
+    results: dict[str, list[Round]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for number in range(options.rounds):
             for way in ("ours", "plain"):
                 url = options.url or f"sqlite:///{Path(folder) / f'{way}{number}.db'}"
-                with Store.open(url) as store:
-                    ours = store._committer
+                with Database.open(url) as database:
+                    store = ConversationStore(database)
+                    ours = database._committer
                     if way == "plain":
-                        store._committer = LockedCommit(store._engine)
-                    found.setdefault(way, []).append(measure(store, pairs=options.pairs, threads=options.threads))
-                    store._committer = ours
+                        database._committer = LockedCommit(database.engine)
+                    results.setdefault(way, []).append(measure(store, pairs=options.pairs, threads=options.threads))
+                    database._committer = ours
     figures = {}
-    for way, rounds in found.items():
+    for way, rounds in results.items():
         best = max(rounds)
         cpu = min(one.cpu_ms for one in rounds)
         middle = statistics.median(one.pairs_per_second for one in rounds)
         sys.stdout.write(
-            f"{way:6}{best.pairs_per_second:6.0f} pairs/s at best, {middle:.0f} in the median; {cpu:.2f} ms of CPU "
-            f"time a pair; a call takes {best.median_ms:.1f} ms, p99 {best.p99_ms:.1f}, max {best.max_ms:.1f}\n"
+            f"{way:6}{best.pairs_per_second:6.0f} pairs/s at best, median {middle:.0f}; {cpu:.2f} ms of CPU time "
+            f"per pair; a call takes {best.median_ms:.1f} ms, p99 {best.p99_ms:.1f}, max {best.max_ms:.1f}\n"
         )
         figures |= {
             f"{way}_best": best.pairs_per_second,

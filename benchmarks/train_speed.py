@@ -1,10 +1,10 @@
-"""Target tokens a CPU second in training: our Transformer beside a Hugging Face BART of the same size.
+"""Target tokens per CPU second in training: Tertulia's Transformer and a Hugging Face BART of the same size.
 
-The same talks, the same target tokens and the same batches for all; a step is tensors from token numbers, loss,
-gradients, clipping and AdamW (fused, as Hugging Face's trainer has it). BART is fed as one would: a (context, turn)
-pair for each turn, pairs of like length together, its own loss. Ours runs in both of its shapes: with an encoder on the
-same pairs as BART (like for like), and as one stream, in which a single pass over a talk predicts all of its turns
-(what we recommend). They take turns, batch by batch, in all orders; CPU time says the same on a busy machine.
+All use the same dialogues, target tokens and batches; a step is tensors from token ids, loss, gradients, clipping and
+AdamW (fused, as in Hugging Face's trainer). BART is trained in the usual way: one (context, turn) pair for each turn,
+batched by length, with its own loss. Tertulia runs in both layouts: with an encoder on the same pairs as BART (like for
+like), and as one stream, in which a single pass over a dialogue predicts all of its turns (the recommended way). They
+alternate, batch by batch, in all orders; CPU time is robust on a busy machine.
 """
 
 import argparse
@@ -21,27 +21,27 @@ from transformers import BartConfig, BartForConditionalGeneration
 from common import finish, percentile
 from tertulia.corpus.load import load_dialogues
 from tertulia.models.checkpoint import count_parameters
-from tertulia.models.generator import Talk, stream
-from tertulia.models.likelihood import batches_of, talk_size, talks_of
+from tertulia.models.generator import DialogueView, stream
+from tertulia.models.generators.transformer import Transformer, TransformerConfig
+from tertulia.models.likelihood import batches_of, view_size, views_of
 from tertulia.models.threads import use_threads
 from tertulia.models.tokenizer import END, OTHER, OWN, PAD, Tokenizer, learn_tokenizer
-from tertulia.models.transformer import Transformer, TransformerConfig
 
-AT_ONCE = 4096
-"""Tokens of pairs that go through BART together, padding included: as many as go through ours."""
+TOKENS_PER_PASS = 4096
+"""Tokens per forward pass of BART, padding included: as many as for Tertulia."""
 IGNORED = -100
-"""What Hugging Face's loss leaves out."""
-Loss = Callable[[Sequence[Talk]], int]
-"""Adds the gradients of a batch; how many target tokens it has."""
+"""The label that Hugging Face's loss ignores."""
+Loss = Callable[[Sequence[DialogueView]], int]
+"""Computes the gradients of a batch; returns its number of target tokens."""
 
 
 def our_loss(model: Transformer) -> Loss:
-    """As the training of writers has it."""
+    """The loss of the generators' training task."""
 
-    def loss(talks: Sequence[Talk]) -> int:
-        found = model.nll(talks)
-        count = int(found.tokens.sum())
-        (found.total.sum() / count).backward()  # type: ignore[no-untyped-call]
+    def loss(views: Sequence[DialogueView]) -> int:
+        nll = model.nll(views)
+        count = int(nll.tokens.sum())
+        (nll.total.sum() / count).backward()  # type: ignore[no-untyped-call]
         return count
 
     return loss
@@ -52,23 +52,23 @@ def bart(tokens: int, args: argparse.Namespace) -> nn.Module:
     sizes = {"encoder_layers": args.layers // 2, "decoder_layers": args.layers // 2, "d_model": args.width}
     sizes |= {"encoder_attention_heads": 4, "decoder_attention_heads": 4, "max_position_embeddings": 512 + 64}
     sizes |= {"encoder_ffn_dim": 4 * args.width, "decoder_ffn_dim": 4 * args.width, "vocab_size": tokens}
-    marks = {"pad_token_id": PAD, "bos_token_id": OWN, "eos_token_id": END, "forced_eos_token_id": None}
-    config = BartConfig(**sizes, **marks, decoder_start_token_id=OWN, dropout=0.1, use_cache=False)
+    special_tokens = {"pad_token_id": PAD, "bos_token_id": OWN, "eos_token_id": END, "forced_eos_token_id": None}
+    config = BartConfig(**sizes, **special_tokens, decoder_start_token_id=OWN, dropout=0.1, use_cache=False)
     return BartForConditionalGeneration(config)
 
 
 def bart_loss(model: nn.Module, tokenizer: Tokenizer) -> Loss:
-    """Pairs of like length together, so many at once as ours takes."""
+    """BART's loss on pairs batched by length, with as many tokens per pass as Tertulia."""
 
-    def loss(talks: Sequence[Talk]) -> int:
+    def loss(views: Sequence[DialogueView]) -> int:
         pairs = sorted(
-            (pair for talk in talks for pair in pairs_of(talk, tokenizer)), key=lambda p: (len(p[0]), len(p[1]))
+            (pair for view in views for pair in pairs_of(view, tokenizer)), key=lambda p: (len(p[0]), len(p[1]))
         )
         count = sum(len(target) for _, target in pairs)
         for batch in parts_of(pairs):
             sources, targets = padded([s for s, _ in batch], PAD), padded([t for _, t in batch], IGNORED)
-            found = model(input_ids=sources, attention_mask=(sources != PAD).long(), labels=targets).loss
-            (found * (sum(len(target) for _, target in batch) / count)).backward()
+            mean_loss = model(input_ids=sources, attention_mask=(sources != PAD).long(), labels=targets).loss
+            (mean_loss * (sum(len(target) for _, target in batch) / count)).backward()
         return count
 
     return loss
@@ -77,34 +77,34 @@ def bart_loss(model: nn.Module, tokenizer: Tokenizer) -> Loss:
 Pair = tuple[tuple[int, ...], tuple[int, ...]]
 
 
-def pairs_of(talk: Talk, tokenizer: Tokenizer) -> list[Pair]:
-    """What is before each turn, and the turn: the tokens that ours reads with an encoder."""
-    found = []
-    for turn, text in enumerate(talk.turns):
-        before = Talk(talk.turns[:turn], talk.own[:turn], talk.persona)
-        mark = OWN if talk.own[turn] else OTHER
-        source = (*stream(before, tokenizer, longest=512).ids[-512:], mark)
-        found.append((source, (*tokenizer.encode(text), END)))
-    return found
+def pairs_of(view: DialogueView, tokenizer: Tokenizer) -> list[Pair]:
+    """The context of each turn, and the turn: the tokens that Tertulia reads with an encoder."""
+    pairs = []
+    for turn, text in enumerate(view.turns):
+        before = DialogueView(view.turns[:turn], view.own[:turn], view.persona)
+        mark = OWN if view.own[turn] else OTHER
+        source = (*stream(before, tokenizer, max_length=512).ids[-512:], mark)
+        pairs.append((source, (*tokenizer.encode(text), END)))
+    return pairs
 
 
 def parts_of(pairs: Sequence[Pair]) -> list[list[Pair]]:
-    """Neighbours, few enough to go through at once."""
-    found: list[list[Pair]] = []
-    longest = 0
+    """Consecutive pairs, few enough for one pass."""
+    batches: list[list[Pair]] = []
+    max_length = 0
     for pair in pairs:
-        longest = max(longest, len(pair[1]))
-        if not found or (len(found[-1]) + 1) * (len(pair[0]) + longest) > AT_ONCE:
-            found.append([])
-            longest = len(pair[1])
-        found[-1].append(pair)
-    return found
+        max_length = max(max_length, len(pair[1]))
+        if not batches or (len(batches[-1]) + 1) * (len(pair[0]) + max_length) > TOKENS_PER_PASS:
+            batches.append([])
+            max_length = len(pair[1])
+        batches[-1].append(pair)
+    return batches
 
 
 def padded(rows: Sequence[Sequence[int]], fill: int) -> torch.Tensor:
-    """(n, longest)."""
-    found = [torch.tensor(row) for row in rows]
-    return nn.utils.rnn.pad_sequence(found, batch_first=True, padding_value=fill)
+    """(rows, longest row)"""
+    tensors = [torch.tensor(row) for row in rows]
+    return nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=fill)
 
 
 class Contestant:
@@ -114,30 +114,30 @@ class Contestant:
         self.model, self.loss = model.train(), loss
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
         self.speeds: list[float] = []
-        """Target tokens a CPU second, batch by batch."""
+        """Target tokens per CPU second, one entry per batch."""
 
-    def step(self, talks: Sequence[Talk]) -> int:
+    def step(self, views: Sequence[DialogueView]) -> int:
         """One update."""
         self.optimizer.zero_grad(set_to_none=True)
-        count = self.loss(talks)
+        count = self.loss(views)
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
         return count
 
-    def timed(self, talks: Sequence[Talk]) -> int:
+    def timed(self, views: Sequence[DialogueView]) -> int:
         """One update, measured."""
         began = time.process_time()
-        count = self.step(talks)
+        count = self.step(views)
         self.speeds.append(count / (time.process_time() - began))
         return count
 
 
 def contestants(tokenizer: Tokenizer, args: argparse.Namespace) -> dict[str, Contestant]:
-    """Ours in both shapes, and BART."""
+    """Tertulia in both layouts, and BART."""
     half, sizes = args.layers // 2, {"d_model": args.width, "heads": 4}
     torch.manual_seed(0)
-    encoded = Transformer(TransformerConfig(encoder_layers=half, decoder_layers=half, **sizes), tokenizer)
-    streamed = Transformer(TransformerConfig(decoder_layers=args.layers, **sizes), tokenizer)
+    encoded = Transformer.untrained(TransformerConfig(encoder_layers=half, decoder_layers=half, **sizes), tokenizer)
+    streamed = Transformer.untrained(TransformerConfig(decoder_layers=args.layers, **sizes), tokenizer)
     other = bart(len(tokenizer), args)
     return {
         "stream": Contestant(streamed, our_loss(streamed)),
@@ -146,52 +146,54 @@ def contestants(tokenizer: Tokenizer, args: argparse.Namespace) -> dict[str, Con
     }
 
 
-def batches(tokenizer: Tokenizer, talks: Sequence[Talk], args: argparse.Namespace) -> list[list[Talk]]:
-    """As training draws them; the first one is for warming up."""
-    sizes = [talk_size(talk, tokenizer) for talk in talks]
-    places = batches_of(sizes, args.tokens, random.Random(args.seed))
-    return [[talks[place] for place in batch] for batch in places[: args.batches + 1]]
+def batches(tokenizer: Tokenizer, views: Sequence[DialogueView], args: argparse.Namespace) -> list[list[DialogueView]]:
+    """Batches as in training; the first is for warm-up."""
+    sizes = [view_size(view, tokenizer) for view in views]
+    indices = batches_of(sizes, args.tokens, random.Random(args.seed))
+    return [[views[index] for index in batch] for batch in indices[: args.batches + 1]]
 
 
-def measure(found: Mapping[str, Contestant], drawn: Sequence[Sequence[Talk]]) -> None:
-    """Each takes each batch, the order goes round."""
-    for one in found.values():
+def measure(models: Mapping[str, Contestant], drawn: Sequence[Sequence[DialogueView]]) -> None:
+    """Train each on each batch, in rotating order."""
+    for one in models.values():
         one.step(drawn[0])
-    for batch, order in zip(drawn[1:], cycle(permutations(found))):
-        counts = {found[name].timed(batch) for name in order}
+    for batch, order in zip(drawn[1:], cycle(permutations(models))):
+        counts = {models[name].timed(batch) for name in order}
         assert len(counts) == 1, f"not the same targets: {counts}"
 
 
 def main() -> None:
-    """Measure and tell."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", default="sample")
     parser.add_argument("--split", default="train")
     parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--layers", type=int, default=4, help="in all: half of them read, where there is an encoder")
+    parser.add_argument(
+        "--layers", type=int, default=4, help="total number; with an encoder, half of them belong to it"
+    )
     parser.add_argument("--vocabulary", type=int, default=8000)
-    parser.add_argument("--tokens", type=int, default=3000, help="tokens to a batch of talks")
+    parser.add_argument("--tokens", type=int, default=3000, help="tokens per batch of dialogues")
     parser.add_argument("--batches", type=int, default=12)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--quick", action="store_true", help="a narrow model, three batches of few talks")
+    parser.add_argument("--quick", action="store_true", help="a narrow model, three small batches")
     args = parser.parse_args()
     if args.quick:
         args.width, args.vocabulary, args.batches, args.tokens = 64, 2000, 3, 1000
     use_threads(1)
     dialogues = list(load_dialogues(args.data, split=args.split))
-    talks = [talk for dialogue in dialogues for talk in talks_of(dialogue, "own")]
-    said = (text for talk in talks for text in (*talk.persona, *talk.turns))
-    tokenizer = learn_tokenizer("subwords", said, size=args.vocabulary)
-    found = contestants(tokenizer, args)
-    measure(found, batches(tokenizer, talks, args))
-    report(found, tokenizer, args)
+    views = [view for dialogue in dialogues for view in views_of(dialogue, "own")]
+    texts = (text for view in views for text in (*view.persona, *view.turns))
+    tokenizer = learn_tokenizer("subwords", texts, size=args.vocabulary)
+    models = contestants(tokenizer, args)
+    measure(models, batches(tokenizer, views, args))
+    report(models, tokenizer, args)
 
 
-def report(found: Mapping[str, Contestant], tokenizer: Tokenizer, args: argparse.Namespace) -> None:
-    """A table, and the figures."""
+def report(models: Mapping[str, Contestant], tokenizer: Tokenizer, args: argparse.Namespace) -> None:
+    """Print the table and the figures."""
     figures = {}
-    for name, one in found.items():
-        ratios = [a / b for a, b in zip(one.speeds, found["bart"].speeds, strict=True)]
+    for name, one in models.items():
+        ratios = [a / b for a, b in zip(one.speeds, models["bart"].speeds, strict=True)]
         figures |= {f"{name}_tokens_per_cpu_second": median(one.speeds), f"{name}_to_bart": median(ratios)}
         spread = f"{percentile(ratios, 0.1):.2f} to {percentile(ratios, 0.9):.2f}"
         size = f"{count_parameters(one.model) / 1e6:5.1f} M parameters"

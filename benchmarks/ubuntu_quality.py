@@ -1,7 +1,7 @@
-"""Ranking the next reply in #ubuntu, as in table 4 of Lowe et al. (2015): TF-IDF, the dual encoders, and our best bot.
+"""Next-reply ranking on #ubuntu, as in table 4 of Lowe et al. (2015): TF-IDF, the dual encoders, and any other bot.
 
-Takes a folder with train/ and the split to measure (dev/), each of raw logs. Dialogues are pulled out by the paper's
-rules; the last tenth of the training days is for validation, the split's dialogues make the test set by the rule of
+Takes a folder with train/ and the split to measure (dev/), each with raw logs. Dialogues are extracted by the paper's
+rules; the last tenth of the training days is for validation; the split's dialogues make the test set, by the rule of
 version 1. `--only prepare --out FOLDER` stops once FOLDER/data has train, valid and test, for `tertulia train`.
 Intervals: 95 %, by bootstrap over the test set.
 """
@@ -24,35 +24,38 @@ from tertulia.core.errors import UsageError
 from tertulia.core.estimate import Estimate
 from tertulia.core.reply import Ask
 from tertulia.core.text import words
+from tertulia.corpus.chatlogs.mine import ChatlogConfig, mine_chatlogs
 from tertulia.corpus.load import load_dialogues, save_dialogues
-from tertulia.corpus.rooms.job import RoomsConfig, mine_rooms
 from tertulia.corpus.testsets import TestItem, TestSetConfig, make_test_set
-from tertulia.judge.rank_tables import UBUNTU, UBUNTU_ROWS, short
-from tertulia.metrics.ranking import measure_named, ranks_of_truth
+from tertulia.judge.document import short
+from tertulia.judge.paper_tables import UBUNTU, UBUNTU_ROWS
+from tertulia.metrics.metric import RankBatch
+from tertulia.metrics.ranking import ranks_of_truth
+from tertulia.metrics.registry import metric_named
 from tertulia.metrics.significance import bootstrap_means
-from tertulia.models.dual_encoder import DualEncoder
-from tertulia.models.ranker import score_candidates
+from tertulia.models.rankers.base import score_candidates
+from tertulia.models.rankers.dual_encoder import DualEncoder
 from tertulia.talk.bot import RankingBot
 from tertulia.talk.spec import make_bot
-from tertulia.train.rankers import query_of
 from tertulia.train.recipe import read_recipe
+from tertulia.train.tasks.ranking import query_of
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 VALID_SHARE = 0.1
-EVERY = 60.0
-"""Seconds between lines."""
-QUICK = {"max_dialogues": 600, "valid_dialogues": 100, "epochs": 1, "hidden": 32}
+PRINT_SECONDS = 60.0
+"""Minimum time between progress lines."""
+QUICK = {"max_dialogues": 600, "valid_dialogues": 100, "epochs": 1}
 Scores = list[list[float]]
 
 
-class Tell:
-    """Steps of a training as plain lines, with the time since the start; in a long step one a minute."""
+class PrintedSteps:
+    """Prints the steps of training as lines, with the time since the start; in a long step one per minute."""
 
     def __init__(self) -> None:
-        self._start, self._said = time.perf_counter(), 0.0
+        self._start, self._printed = time.perf_counter(), 0.0
 
     def step(self, title: str, total: int | None = None) -> None:
-        self._said = 0.0
+        self._printed = 0.0
         self.note(title)
 
     def advance(self, n: int = 1) -> None:
@@ -60,13 +63,13 @@ class Tell:
 
     def note(self, text: str) -> None:
         passed = time.perf_counter() - self._start
-        if not self._said or passed - self._said >= EVERY:
-            self._said = passed
+        if not self._printed or passed - self._printed >= PRINT_SECONDS:
+            self._printed = passed
             print(f"  {passed:7.1f} s  {text}", flush=True)
 
 
 class Prepared(NamedTuple):
-    """Dialogues, on disk as train, valid and test of a folder."""
+    """Dialogues, saved as train, valid and test in a folder."""
 
     folder: Path
     counts: Mapping[str, int]
@@ -74,12 +77,12 @@ class Prepared(NamedTuple):
 
 
 def prepare(data: Path, folder: Path, *, split: str = "dev", tags: bool = False) -> Prepared:
-    """Pull dialogues out of train/ and the split by the paper's rules; the last days of train/ are for validation."""
+    """Extract dialogues from train/ and the split by the paper's rules; the last days of train/ are for validation."""
     mined: dict[str, list[Dialogue]] = {}
     with TemporaryDirectory() as scratch:
         for part in ("train", split):
-            found = mine_rooms(RoomsConfig(source=str(data / part), out=Path(scratch) / part, tags=tags)).dialogues
-            mined[part] = sorted(load_dialogues(found), key=lambda d: (float(d.meta["time"]), d.id))
+            file = mine_chatlogs(ChatlogConfig(source=str(data / part), out=Path(scratch) / part, tags=tags)).dialogues
+            mined[part] = sorted(load_dialogues(file), key=lambda d: (float(d.meta["time"]), d.id))
     logs = list(dict.fromkeys(dialogue.meta["log"] for dialogue in mined["train"]))
     late = set(logs[-max(1, round(VALID_SHARE * len(logs))) :])
     parts = {
@@ -92,9 +95,9 @@ def prepare(data: Path, folder: Path, *, split: str = "dev", tags: bool = False)
 
 
 def by_tfidf(train: Sequence[Dialogue], items: Sequence[TestItem]) -> Scores:
-    """The paper's baseline: cosine of context and reply, words weighed f(w, d) log(N / df).
+    """The paper's baseline: cosine of context and reply, with words weighted by f(w, d) log(N / df).
 
-    N and df are those of the turns of train; a word that is in none of them counts as if it were in one.
+    N and df are counted over the turns of train; an unseen word has df = 1.
     """
     turns = [turn.text for dialogue in train for turn in dialogue.turns]
     contexts = [" ".join(turn.text for turn in item.exchange.context) for item in items]
@@ -128,30 +131,31 @@ def estimates(scores: Scores, items: Sequence[TestItem], seed: int) -> dict[str,
     """The rows of the paper's table, with intervals."""
     ranks = ranks_of_truth(scores, [item.truth for item in items], seed=seed)
     sizes = np.array([len(item.candidates) for item in items])
-    columns = np.stack([measure_named(name).values(ranks, sizes) for name in UBUNTU_ROWS.values()], axis=1)
+    batch = RankBatch(ranks, sizes)
+    columns = np.stack([metric_named(name).measure(batch)[0] for name in UBUNTU_ROWS.values()], axis=1)
     return dict(zip(UBUNTU_ROWS, bootstrap_means(columns, seed=seed), strict=True))
 
 
 def trained(name: str, data: Path, out: Path, options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Train one of the configs; what it took."""
+    """Train one of the configs; returns its training record."""
     print(f"\nTraining {name}")
     recipe, config = read_recipe(CONFIGS / f"{name}.toml", {"data": str(data), "out": out, **options})
-    return recipe.train(config, Tell()).figures()
+    return recipe.train(config, PrintedSteps()).figures()
 
 
 def table(columns: Mapping[str, Mapping[str, Estimate]]) -> None:
-    """The paper's layout: a row for each measure."""
+    """Print the table in the paper's layout: one row per measure."""
     print(f"\n{'':<14}" + "".join(f"{name:>22}" for name in columns))
     for row in UBUNTU_ROWS:
-        print(f"{row:<14}" + "".join(f"{short(found[row], percent=True):>22}" for found in columns.values()))
-    print(f"\nThe paper's{'':<3}" + "".join(f"{name:>14}" for name in UBUNTU))
+        print(f"{row:<14}" + "".join(f"{short(own[row], percent=True):>22}" for own in columns.values()))
+    print(f"\nPaper      {'':<3}" + "".join(f"{name:>14}" for name in UBUNTU))
     for i, row in enumerate(UBUNTU_ROWS):
         print(f"{row:<14}" + "".join(f"{figures[i]:>14.1f}" for figures in UBUNTU.values()))
 
 
 @contextmanager
 def _folder(out: Path | None) -> Iterator[Path]:
-    """The folder asked for, or one that goes away."""
+    """The given folder, or a temporary one."""
     if out is not None:
         yield out
         return
@@ -180,15 +184,15 @@ def measure(args: argparse.Namespace, out: Path) -> None:
     if args.best:
         columns["best bot"] = estimates(by_bot(args.best, items), items, args.seed)
     table(columns)
-    tagged = "URLs, paths and nicks are tagged, places and organisations not" if args.tags else "nothing is tagged"
+    tagged = "URLs, paths and nicks are tagged, places and organisations are not" if args.tags else "nothing is tagged"
     print(
-        f"\nn = {len(items)} contexts, one of each dialogue of {prepared.days['test']} days of {args.split}/. What"
-        f" differs from the paper: {prepared.counts['train']} dialogues of {prepared.days['train']} days to learn from,"
-        f" not almost a million; {tagged}; LSTM and RNN by softmax over a batch, not by single negatives; 1"
-        " in 2 is meant over all nine distractors."
+        f"\nn = {len(items)} contexts, one per dialogue of {prepared.days['test']} days of {args.split}/."
+        f" Differences from the paper: {prepared.counts['train']} training dialogues of {prepared.days['train']} days,"
+        f" not almost a million; {tagged}; LSTM and RNN with a softmax over in-batch negatives, not with single"
+        " negatives; 1 in 2 is averaged over all nine distractors."
     )
-    for label, found in columns.items():
-        for row, estimate in found.items():
+    for label, rows in columns.items():
+        for row, estimate in rows.items():
             key = f"{label} {row}".replace(" ", "_")
             figures |= {key: estimate.value, f"{key}_low": estimate.low, f"{key}_high": estimate.high}
     settings = {"split": args.split, "n": len(items), "quick": args.quick, "seed": args.seed, "tags": args.tags}
@@ -196,16 +200,16 @@ def measure(args: argparse.Namespace, out: Path) -> None:
 
 
 def main() -> None:
-    """Take the options."""
+    """Parse the options and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with train/ and the split, of raw logs")
-    parser.add_argument("--split", default="dev", help="the folder of --data whose days are for the test")
-    parser.add_argument("--out", type=Path, help="keep the dialogues and the models here")
+    parser.add_argument("--data", type=Path, required=True, help="folder with train/ and the split, each with raw logs")
+    parser.add_argument("--split", default="dev", help="folder in --data for the test set (default: dev)")
+    parser.add_argument("--out", type=Path, help="save the dialogues and the models here")
     parser.add_argument("--only", choices=["prepare"], help="stop once the dialogues are written")
     parser.add_argument("--tags", action="store_true", help="tag URLs, paths and nicks")
     parser.add_argument("--vectors", type=Path, help="word vectors in GloVe's format (text or .npz)")
     parser.add_argument("--rnn", action="store_true", help="train the RNN as well")
-    parser.add_argument("--best", help="a trained run's folder or any bot that ranks, to be compared with")
+    parser.add_argument("--best", help="another bot that ranks, such as the folder of a training run")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="few dialogues, a small network, one epoch")
     args = parser.parse_args()
