@@ -82,12 +82,19 @@ export function showPicker() {
 
 /** Connect the picker. */
 export function startPicker() {
-  picker.addEventListener("toggle", (/** @type {ToggleEvent} */ event) => {
+  // Before it opens, not after: "toggle" comes a moment late, and what is typed in that moment would be lost. The browser
+  // moves the focus to whatever has autofocus as part of opening.
+  picker.addEventListener("beforetoggle", (/** @type {ToggleEvent} */ event) => {
     if (event.newState !== "open") return;
     words.value = "";
     search();
     // On a phone the keyboard would cover the list; there the search box waits to be tapped.
-    (window.matchMedia("(hover: hover)").matches ? words : picker).focus();
+    const keyboard = window.matchMedia("(hover: hover)").matches;
+    words.toggleAttribute("autofocus", keyboard);
+    picker.toggleAttribute("autofocus", !keyboard);
+  });
+  picker.addEventListener("toggle", (/** @type {ToggleEvent} */ event) => {
+    if (event.newState === "open") activate(active); // scrolling to the chosen bot works only once the list is visible
   });
   words.addEventListener("input", search);
   picker.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
