@@ -10,7 +10,8 @@ the work of `tertulia.metrics.significance` alone, by the metric's `reduction`:
   resampling repeats texts, so the interval would exclude the value. It has a value and n, and no interval.
 
 The batch that `compute` gets depends on the unit: `RankBatch` for ranks, a sequence of `ReplyExample`s for a reply, a
-sequence of `DialogueLikelihood`s for a dialogue. What else it needs is named in `needs` and passed by keyword.
+sequence of `DialogueLikelihood`s for a dialogue, a sequence of `ConversationExample`s for a conversation. What else it
+needs is named in `needs` and passed by keyword.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -46,6 +47,18 @@ class ReplyExample(NamedTuple):
     """The human reply; empty if there is none."""
     context: tuple[str, ...] = ()
     """The turns before it, oldest first."""
+    persona: tuple[str, ...] = ()
+    """Sentences about who replies; empty if nothing is known."""
+
+
+class ConversationExample(NamedTuple):
+    """A conversation of which one speaker, or in self-play both, is judged."""
+
+    turns: tuple[str, ...]
+    judged: tuple[bool, ...]
+    """For each turn, whether it is by whom the metric is about; all of them in self-play of a bot with itself."""
+    persona: tuple[str, ...] = ()
+    """Sentences about the judged speaker; empty if nothing is known."""
 
 
 class DialogueLikelihood(NamedTuple):
