@@ -1,0 +1,1 @@
+"""Silver data for grounding: labelled responses made from grounded dialogues by rules that are recorded with each."""
