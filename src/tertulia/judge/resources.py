@@ -15,11 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tertulia.artefacts.word_vectors import read_word_vectors
+from tertulia.core.codec import Problems
 from tertulia.core.errors import DataError, UnknownName, UsageError
 from tertulia.core.registry import Registry
+from tertulia.corpus.load import SAMPLE, load_dialogues
 from tertulia.metrics.conversation import EmotionModel
 from tertulia.metrics.embeddings import VectorSource, WordVectors
 from tertulia.metrics.metric import Metric
+from tertulia.metrics.shared_runs import TrainingTurns
 from tertulia.models.generators.teachers import EMOTION, EMOTIONS, SEMANTICS, TextTeacher, cached, make_teacher
 
 RESOURCES = Registry("metric resource", "tertulia.metric_resources")
@@ -27,6 +30,7 @@ _HERE = "tertulia.judge.resources:"
 RESOURCES.add("sentences", _HERE + "sentences", "sentence vectors: minilm, or hf:NAME_OR_FOLDER")
 RESOURCES.add("emotions", _HERE + "emotions", "emotions with valences: lexicon, or hf:NAME_OR_FOLDER")
 RESOURCES.add("word_vectors", _HERE + "word_vectors", "word vectors: minilm, or a file (GloVe's text, or .npz)")
+RESOURCES.add("training_turns", _HERE + "training_turns", "the turns of a training set: a file or folder of dialogues")
 
 VALENCE = {
     "joy": 1.0,
@@ -126,7 +130,16 @@ def word_vectors(spec: str) -> WordVectors:
         raise DataError(
             f"File not found: {spec}", hint="Give a file of word vectors (GloVe's text or .npz), or `minilm`."
         )
-    return WordVectors.lazy(lambda wanted: read_word_vectors(Path(spec), wanted))
+    return WordVectors.lazy(lambda wanted: read_word_vectors(Path(spec), wanted, allow_none=True))
+
+
+def training_turns(spec: str) -> TrainingTurns:
+    """The turns of a corpus; of a folder (or the sample) that has a split `train`, of that split."""
+    if not spec:
+        raise UsageError("These metrics need the training data.", hint="Name it with --training DATA.")
+    is_split = spec == SAMPLE or (Path(spec).is_dir() and any(Path(spec).glob("train*")))
+    dialogues = load_dialogues(spec, split="train" if is_split else None, problems=Problems())
+    return TrainingTurns((turn.text for turn in dialogue.turns) for dialogue in dialogues)
 
 
 def _classifier_emotions(name: str) -> EmotionModel:
