@@ -127,6 +127,8 @@ def score_conversations(
     subjects: dict[str, list[JudgedConversation]] = {}
     for one in conversations:
         subjects.setdefault(one.subject, []).append(one)
+    if "word_vectors" in resources:  # of all subjects together: reading a file of vectors takes a while
+        resources["word_vectors"].prepare(text for one in conversations for text in one.example.turns)
     return [
         metric.score(
             [one.example for one in own],

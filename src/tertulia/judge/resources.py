@@ -172,12 +172,11 @@ def _remembering(function: TextTeacher) -> TextTeacher:
 
 
 def _minilm_words() -> VectorSource:
-    """Vectors of words as means of their subwords' embeddings, centred; a word with an unknown subword has none."""
+    """Vectors of words as means of their subwords' embeddings; a word with an unknown subword has none."""
     from tertulia.models.sentence_encoder import SentenceEncoder  # transformers takes seconds to import
 
     encoder = SentenceEncoder.load()
     table = encoder.transformer.embeddings.word_embeddings.weight.detach().numpy()
-    table = table - table.mean(axis=0)
     unknown = encoder.tokenizer.token_to_id("[UNK]")
 
     def vectors(wanted: Collection[str]) -> dict[str, NDArray[np.floating[Any]]]:
