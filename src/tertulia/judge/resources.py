@@ -110,7 +110,11 @@ def emotions(spec: str) -> EmotionModel:
     name, _, argument = (spec or "lexicon").partition(":")
     if name == "hf" and argument:
         return _classifier_emotions(argument)
-    return emotion_model(EMOTIONS, _remembering(make_teacher(EMOTION, spec or "lexicon")), "the built-in word list")
+    if name == "hf":
+        raise UsageError("The emotion model hf needs a model name or folder.", hint="Write hf:NAME_OR_FOLDER.")
+    if name != "lexicon":
+        raise UnknownName("emotion model", name, ("lexicon", "hf"))
+    return emotion_model(EMOTIONS, _remembering(make_teacher(EMOTION, spec or name)), "the built-in word list")
 
 
 def emotion_model(labels: Sequence[str], probabilities: TextTeacher, name: str) -> EmotionModel:
