@@ -16,18 +16,9 @@ from tertulia.metrics.significance import estimate
 from tertulia.models.generators.teachers import EMOTIONS
 
 HOSTILE = (
-    "",
-    " \n",
-    "ok",
-    "🙂🙂",
-    "👩‍👩‍👧",
-    "你好，你今天怎么样？",
-    "नमस्ते दुनिया",
-    "مرحبا بالعالم",
-    "?!...",
-    "a\x00b",
-    "so " * 33_000,
-    "x" * 100_000,
+    *("", " \n", "ok", "🙂🙂", "👩\u200d👩\u200d👧", "?!...", "a\x00b"),
+    *("你好，你今天怎么样？", "नमस्ते दुनिया", "مرحبا بالعالم"),
+    *("so " * 33_000, "x" * 100_000),
 )
 SPECS = {"training_turns": "sample"}
 
@@ -93,9 +84,7 @@ def test_the_built_in_emotions_have_valences() -> None:
 
 
 def test_a_classifier_needs_labels_with_a_valence() -> None:
-    model = emotion_model(
-        ["LABEL_POSITIVE".removeprefix("LABEL_"), "5 stars"], lambda texts: np.ones((len(texts), 2)), "c"
-    )
+    model = emotion_model(["POSITIVE", "5 stars"], lambda texts: np.ones((len(texts), 2)), "reviews")
     assert model.valence == (VALENCE["positive"], 1.0)
     with pytest.raises(UsageError, match="no valence for 'LABEL_0', 'grumpiness', labels of mine"):
         emotion_model(["joy", "LABEL_0", "grumpiness"], lambda texts: np.ones((len(texts), 3)), "mine")

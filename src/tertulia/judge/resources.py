@@ -188,7 +188,7 @@ def _minilm_words() -> VectorSource:
     encoder = SentenceEncoder.load()
     table = encoder.transformer.embeddings.word_embeddings.weight.detach().numpy().astype(np.float64)
     _, axes = np.linalg.eigh(np.cov(table, rowvar=False))  # principal axes, the last ones with the largest variance
-    table = table @ axes[:, : -MINILM_DIMENSIONS - 1 : -1]
+    table = (table @ axes[:, : -MINILM_DIMENSIONS - 1 : -1]).astype(np.float32)
     unknown = encoder.tokenizer.token_to_id("[UNK]")
 
     def vectors(wanted: Collection[str]) -> dict[str, NDArray[np.floating[Any]]]:
