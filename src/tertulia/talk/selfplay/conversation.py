@@ -13,7 +13,7 @@ from tertulia.core.reply import Ask
 from tertulia.talk.bot import Bot
 from tertulia.talk.selfplay.config import SelfplayConfig
 
-_SEED_BITS = 53
+_SEEDS = 1 << 53
 """JSON readers of every language keep integers of this size exactly."""
 
 
@@ -92,7 +92,7 @@ def turn_seed(conversation: str, position: int) -> int:
     >>> turn_seed("selfplay-0-1", 3) == turn_seed("selfplay-0-1", 4), turn_seed("selfplay-0-1", 3) < 2**53
     (False, True)
     """
-    return int(fingerprint([conversation, str(position)]), 16) % 2**_SEED_BITS
+    return int(fingerprint([conversation, str(position)]), 16) % _SEEDS
 
 
 def _without_other_persona(dialogue: Dialogue, name: str) -> Dialogue:

@@ -243,9 +243,7 @@ def _raise(failures: list[ShardResult], shards: int) -> None:
     )
 
 
-def _save(
-    config: SelfplayConfig, place: _Place, plan: Plan, tasks: list[ShardTask], continued: int
-) -> SelfplayOutcome:
+def _save(config: SelfplayConfig, place: _Place, plan: Plan, tasks: list[ShardTask], continued: int) -> SelfplayOutcome:
     """Put the shards together; the working folder is the place for the file until it is complete."""
     seconds: dict[str, float] = {}
     for task in tasks:
