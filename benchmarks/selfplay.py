@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("run/selfplay-bots"), help="folder of the trained models")
     parser.add_argument("--out", type=Path, default=Path("run/selfplay"), help="folder for the conversations")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=400, help="updates of each generative model")
+    parser.add_argument("--steps", type=int, default=150, help="updates of each generative model")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="5 updates each, 4 conversations of 4 turns")
     args = parser.parse_args()
