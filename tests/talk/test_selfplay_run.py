@@ -120,7 +120,7 @@ def test_an_interrupted_run_continues_and_keeps_finished_shards(
     with pytest.raises(KeyboardInterrupt):
         run(bots, tmp_path, Stops(14))
     shards = {file.name: file.stat().st_mtime_ns for file in (tmp_path / WORK).glob("*.jsonl")}
-    assert list(sorted(shards)) == ["000000.jsonl", "000001.jsonl"]
+    assert sorted(shards) == ["000000.jsonl", "000001.jsonl"]
     assert not (tmp_path / CONVERSATIONS).exists()
     with pytest.raises(UsageError, match="turns was 4, now 5"):
         run(bots, tmp_path, turns=5)
