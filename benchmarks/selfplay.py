@@ -1,8 +1,8 @@
 """Twelve bots of all families, each 100 conversations of 10 turns with itself, in one command: time, kill, continue.
 
 Trains what is missing in --runs on the bundled sample (small models, minutes in all), then runs `tertulia selfplay ...
---with-itself` twice: undisturbed in --out, and in a folder beside it with as many processes less one, killed (SIGKILL)
-when half of the shards are done and then run again. The bytes must be the same.
+--with-itself` twice: undisturbed in --out, and in a folder beside it, killed (SIGKILL) when half of the shards are done
+and continued with one process more. The bytes must be the same.
 """
 
 import argparse
@@ -26,19 +26,17 @@ CONFIGS = Path(__file__).parents[1] / "configs"
 RANKER = {"epochs": 20, "max_steps": 150}
 GENERATOR = {"vocabulary": 2000, "batch_tokens": 2000, "learning_rate": 2e-3, "validate_every": 200, "epochs": 100}
 BLOCKS = {"d_model": 96, "heads": 4, "max_length": 512}
+RECURRENT = {"dim": 64, "hidden": 128}
 HRED = {"dim": 64, "encoder": 96, "context": 128, "decoder": 96}
 TRAINED: Mapping[str, tuple[str, dict[str, Any]]] = {
     "starspace": ("personachat-starspace", RANKER),
-    "profile-memory": ("personachat-memory", RANKER),
-    "kv-memory": ("personachat-kv", RANKER),
-    "dual-encoder": ("ubuntu-rnn", RANKER),
     "transformer": ("personachat-transformer", GENERATOR | {"model": {**BLOCKS, "decoder_layers": 2}}),
+    "profile-memory": ("personachat-memory", RANKER),
     "evolved": ("personachat-evolved", GENERATOR | {"model": {**BLOCKS, "decoder_blocks": 1}}),
-    "seq2seq": ("personachat-seq2seq", GENERATOR | {"model": {"dim": 64, "hidden": 128}}),
-    "generative-memory": (
-        "personachat-generative-profile-memory",
-        GENERATOR | {"model": {"dim": 64, "hidden": 128}},
-    ),
+    "kv-memory": ("personachat-kv", RANKER),
+    "seq2seq": ("personachat-seq2seq", GENERATOR | {"model": RECURRENT}),
+    "dual-encoder": ("ubuntu-rnn", RANKER),
+    "generative-memory": ("personachat-generative-profile-memory", GENERATOR | {"model": RECURRENT}),
     "hred": ("selfplay-hred", GENERATOR | {"model": HRED}),
     "vhcr": ("selfplay-vhcr", GENERATOR | {"model": HRED, "samples": 2, "kl_steps": 400}),
 }
@@ -63,10 +61,11 @@ def main() -> None:
         shutil.rmtree(folder, ignore_errors=True)
     command = [sys.executable, "-m", "tertulia", "selfplay", *bots, "--with-itself", "--personas", "sample"]
     command += ["-n", str(conversations), "--turns", str(turns), "--shard", str(shard), "--seed", str(args.seed)]
-    undisturbed, outcome = run([*command, "--out", str(args.out), "--processes", str(args.processes), "--json"])
-    fewer = [*command, "--out", str(disturbed), "--processes", str(max(1, args.processes - 1)), "--json"]
-    before, done = kill_halfway(fewer, disturbed, outcome["shards"])
-    after, continued = run(fewer)
+    processes, more = (["--processes", str(args.processes + extra), "--json"] for extra in (0, 1))
+    undisturbed, outcome = run([*command, "--out", str(args.out), *processes])
+    command += ["--out", str(disturbed)]
+    before, done = kill_halfway([*command, *processes], disturbed, outcome["shards"])
+    after, continued = run([*command, *more])
     same = sha256_of(args.out / "conversations.jsonl") == sha256_of(disturbed / "conversations.jsonl")
     print(f"{'bot':<20}{'training':>10}{'talking':>10}{'turns/s':>10}{'distinct-2':>12}")
     figures: dict[str, float] = {}
