@@ -160,8 +160,12 @@ def test_a_finished_run_is_not_played_again_and_another_command_is_refused(tmp_p
     with pytest.raises(UsageError, match=r"another command: other bots"):
         run(("generic?to_statements=no",), out)
     assert (out / CONVERSATIONS).stat().st_mtime_ns == written
-    run(("generic?to_statements=no",), out, force=True)
+    with pytest.raises(KeyboardInterrupt):
+        run(("generic?to_statements=no",), out, Stops(6), force=True)
+    assert (out / CONVERSATIONS).stat().st_mtime_ns == written  # until the new one is complete
+    assert run(("generic?to_statements=no",), out).continued == 1
     assert {t.text for d in load_dialogues(out) for t in d.turns} == {"Hi!", "no"}
+    read_manifest(out, kind=KIND, format=1)
 
 
 @pytest.mark.parametrize("name", ["notes.txt", CONVERSATIONS, "manifest.json"])

@@ -7,16 +7,15 @@ working folder goes. An output folder also gets a manifest, written last: plan, 
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 
 from tertulia.artefacts.files import exclusive_lock, read_json, remove_unfinished, write_json
-from tertulia.artefacts.manifest import MANIFEST, is_complete, read_about, read_manifest, seal
+from tertulia.artefacts.manifest import MANIFEST, is_complete, open_folder, read_about, read_manifest, seal
 from tertulia.core.dialogue import Dialogue, Json
 from tertulia.core.errors import BotError, DataError, TertuliaError, UsageError
 from tertulia.core.estimate import Estimate
@@ -92,8 +91,8 @@ def run_selfplay(config: SelfplayConfig, progress: Progress | None = None) -> Se
     place.work.mkdir(parents=True, exist_ok=True)
     tasks = [ShardTask(shard, str(place.work.resolve()), plan.run) for shard in plan.shards]
     with exclusive_lock(place.work / LOCK):
-        if config.force:
-            _clear(place)
+        if _unfinished(place) != plan.record:
+            _clear(place.work)
         remove_unfinished(place.work)
         if not (place.work / PLAN).is_file():
             write_json(place.work / PLAN, dict(plan.record), durable=True)
@@ -106,7 +105,7 @@ def run_selfplay(config: SelfplayConfig, progress: Progress | None = None) -> Se
             raise
         progress.step("Saving")
         outcome = _save(config, place, plan, tasks, continued)
-    shutil.rmtree(place.work)
+        shutil.rmtree(place.work)
     return outcome
 
 
@@ -128,37 +127,44 @@ def _finished(place: _Place, plan: Plan) -> SelfplayOutcome | None:
         seconds = read_manifest(place.out, kind=KIND, format=FORMAT).about["seconds"]
     elif _run_of(place.file) != plan.run:
         return None
-    if place.work.is_dir():  # killed while it was being removed
-        shutil.rmtree(place.work)
-    dialogues = list(load_dialogues(place.file))
-    return _outcome(place, plan, dialogues, seconds, continued=len(plan.shards))
+    shutil.rmtree(place.work, ignore_errors=True)  # it may have been killed while it did this
+    tally = _Tally()
+    for _ in tally.watch(load_dialogues(place.file)):
+        pass
+    return tally.outcome(place, plan, seconds, continued=len(plan.shards))
+
+
+def _unfinished(place: _Place) -> dict[str, Json] | None:
+    """The plan of the work that was begun there."""
+    return dict(read_json(place.work / PLAN)) if (place.work / PLAN).is_file() else None
 
 
 def _check(place: _Place, plan: Plan, *, force: bool) -> None:
     """Refuse to write where something else is, or to continue the work of another command."""
+    unfinished = _unfinished(place)
+    if unfinished is None and place.work.is_dir() and any(f.name != LOCK for f in place.work.iterdir()):
+        raise UsageError(f"{place.work} was not written by self-play.", hint="Choose another --out.")
+    about = read_about(place.out) if place.is_folder and is_complete(place.out) else {}
     if place.is_folder and place.out.is_dir():
-        about = read_about(place.out) if is_complete(place.out) else {}
-        if about.get("kind") == KIND and not force:
-            raise UsageError(
-                f"{place.out} has the conversations of another command: {differences(about['plan'], plan.record)}.",
-                hint=_OTHER,
-            )
         foreign = [f.name for f in place.out.iterdir() if f.name not in (WORK, CONVERSATIONS, MANIFEST)]
         if foreign or (about and about.get("kind") != KIND) or (place.file.exists() and not _is_ours(place)):
             raise UsageError(
                 f"{place.out} is not empty and was not written by self-play.", hint="Choose another --out."
             )
-    elif not place.is_folder and place.out.exists() and not force and not (place.work / PLAN).is_file():
+    if force or unfinished == plan.record:
+        return
+    if unfinished is not None:
+        raise UsageError(
+            f"{place.work} has the unfinished work of another command: {differences(unfinished, plan.record)}.",
+            hint=f"Run that command again to finish it. {_OTHER}",
+        )
+    if about:
+        raise UsageError(
+            f"{place.out} has the conversations of another command: {differences(about['plan'], plan.record)}.",
+            hint=_OTHER,
+        )
+    if not place.is_folder and place.out.exists():
         raise UsageError(f"{place.out} exists and was not written by this command.", hint=_OTHER)
-    if (place.work / PLAN).is_file():
-        before = read_json(place.work / PLAN)
-        if before != plan.record and not force:
-            raise UsageError(
-                f"{place.work} has the unfinished work of another command: {differences(before, plan.record)}.",
-                hint=f"Run that command again to finish it. {_OTHER}",
-            )
-    elif place.work.is_dir() and any(f.name != LOCK for f in place.work.iterdir()):
-        raise UsageError(f"{place.work} was not written by self-play.", hint="Choose another --out.")
 
 
 def _is_ours(place: _Place) -> bool:
@@ -175,12 +181,9 @@ def _run_of(file: Path) -> str:
         return ""
 
 
-def _clear(place: _Place) -> None:
-    """Remove what an earlier run wrote; a single file stays until it is replaced."""
-    if place.is_folder:
-        (place.out / MANIFEST).unlink(missing_ok=True)
-        place.file.unlink(missing_ok=True)
-    for file in place.work.iterdir():
+def _clear(work: Path) -> None:
+    """Remove the unfinished work of another command; its results, if there are any, stay until they are replaced."""
+    for file in work.iterdir():
         if file.name != LOCK:
             file.unlink()
 
@@ -249,9 +252,11 @@ def _save(config: SelfplayConfig, place: _Place, plan: Plan, tasks: list[ShardTa
     for task in tasks:
         name = task.shard.pairing.name
         seconds[name] = seconds.get(name, 0.0) + seconds_of(task)
-    dialogues = [dialogue for task in tasks for dialogue in read_shard(task)]
+    tally = _Tally()
     complete = place.work / place.file.name
-    save_dialogues(dialogues, complete)
+    save_dialogues(tally.watch(dialogue for task in tasks for dialogue in read_shard(task)), complete)
+    if place.is_folder:
+        open_folder(place.out)  # not complete, until the manifest fits the new file
     complete.replace(place.file)
     if place.is_folder:
         about: dict[str, Json] = {
@@ -262,29 +267,55 @@ def _save(config: SelfplayConfig, place: _Place, plan: Plan, tasks: list[ShardTa
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         }
         seal(place.out, kind=KIND, format=FORMAT, files=[CONVERSATIONS], about=about)
-    return _outcome(place, plan, dialogues, seconds, continued)
+    return tally.outcome(place, plan, seconds, continued)
 
 
-def _outcome(
-    place: _Place, plan: Plan, dialogues: list[Dialogue], seconds: dict[str, float] | None, continued: int
-) -> SelfplayOutcome:
-    summaries = tuple(_summaries(dialogues, seconds))
-    return SelfplayOutcome(place.file, summaries, dialogues[0], len(plan.shards), continued)
+@dataclass(slots=True)
+class _PairingTally:
+    conversations: int = 0
+    turns: int = 0
+    texts: dict[str, list[str]] = field(default_factory=dict)
+    """What each bot said, by its name."""
 
 
-def _summaries(dialogues: list[Dialogue], seconds: dict[str, float] | None) -> Iterator[PairingSummary]:
-    for name, group in groupby(dialogues, key=lambda dialogue: str(dialogue.meta["selfplay"]["pairing"])):
-        members = list(group)
-        said: dict[str, list[str]] = {bot: [] for bot in members[0].meta["names"]}
-        for dialogue in members:
-            names = dialogue.meta["names"]
-            for i, turn in enumerate(dialogue.turns):
-                if "provenance" in turn.meta:
-                    said[names[i % 2]].append(turn.text)
-        yield PairingSummary(
-            name,
-            len(members),
-            sum(len(dialogue.turns) for dialogue in members),
-            {bot: distinct(texts, 2) for bot, texts in said.items()},
-            seconds.get(name) if seconds else None,
+class _Tally:
+    """Sums up conversations while they pass by."""
+
+    def __init__(self) -> None:
+        self.pairings: dict[str, _PairingTally] = {}
+        self.first: Dialogue | None = None
+
+    def watch(self, dialogues: Iterable[Dialogue]) -> Iterator[Dialogue]:
+        """The same conversations."""
+        for dialogue in dialogues:
+            self.first = self.first or dialogue
+            self._add(dialogue)
+            yield dialogue
+
+    def outcome(
+        self, place: _Place, plan: Plan, seconds: Mapping[str, float] | None, continued: int
+    ) -> SelfplayOutcome:
+        """The summary of what has passed by."""
+        assert self.first is not None
+        summaries = tuple(
+            PairingSummary(
+                name,
+                tally.conversations,
+                tally.turns,
+                {bot: distinct(texts, 2) for bot, texts in tally.texts.items()},
+                None if seconds is None else seconds[name],
+            )
+            for name, tally in self.pairings.items()
         )
+        return SelfplayOutcome(place.file, summaries, self.first, len(plan.shards), continued)
+
+    def _add(self, dialogue: Dialogue) -> None:
+        names: list[str] = dialogue.meta["names"]
+        tally = self.pairings.setdefault(
+            dialogue.meta["selfplay"]["pairing"], _PairingTally(texts={name: [] for name in names})
+        )
+        tally.conversations += 1
+        tally.turns += len(dialogue.turns)
+        for i, turn in enumerate(dialogue.turns):
+            if "provenance" in turn.meta:  # not a given opener
+                tally.texts[names[i % 2]].append(turn.text)
