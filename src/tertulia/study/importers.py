@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from tertulia.core.dialogue import Json, Turn
 from tertulia.core.errors import DataError
-from tertulia.judge.human_ratings import RatedUnit, RatedReply, parse_json, read_fed
+from tertulia.judge.human_ratings import RatedReply, RatedUnit, parse_json, read_fed
 from tertulia.study.config import Consent, StudyBot, StudyConfig
 from tertulia.study.localised import Localised
 from tertulia.study.questions import Question

@@ -1,0 +1,158 @@
+"""Correlations of metrics with people's ratings: their rows in a judged run, and the tables and heat maps of them.
+
+`judge meta` and `judge hybrid` save rows in `details["correlations"]`; everything shown is read from there.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from tertulia.core.dialogue import Json
+from tertulia.core.estimate import Estimate
+from tertulia.judge.document import Plot, Section, short
+from tertulia.judge.runs import JudgedRun
+from tertulia.metrics.correlation import KINDS, Correlation, CorrelationKind
+from tertulia.metrics.plots import heat_map
+
+RatingLevel = Literal["turn", "dialogue", "system"]
+CORRELATIONS, AGREEMENT = "correlations", "agreement"
+"""Where a run's details have the rows, and the agreement of the raters."""
+LEVELS: Mapping[str, str] = {
+    "turn": "replies",
+    "dialogue": "conversations",
+    "system": "systems, by means",
+    "interactive": "conversations with people",
+    "interactive bots": "bots, means of their conversations with people",
+    "self-play bots": "bots, means of their self-play",
+}
+"""What is correlated, by level."""
+WIDE = 6
+"""Tables with more aspects than this are in the files, and the terminal shows the correlations alone."""
+
+
+class CorrelationRow(NamedTuple):
+    """One cell of a matrix of correlations."""
+
+    level: str
+    metric: str
+    aspect: str
+    correlation: Correlation
+
+    def as_json(self) -> dict[str, Json]:
+        """As it is saved."""
+        return {"level": self.level, "metric": self.metric, "aspect": self.aspect, **self.correlation.as_json()}
+
+
+class RaterAgreement(NamedTuple):
+    """How far people agree on an aspect, and how well one of them agrees with the others."""
+
+    level: str
+    aspect: str
+    raters: float
+    """Mean number of ratings of a unit."""
+    alpha: Estimate
+    """Krippendorff's, ordinal."""
+    ceiling: Mapping[CorrelationKind, Estimate]
+    """One rater against the mean of the others."""
+
+    def as_json(self) -> dict[str, Json]:
+        """As it is saved."""
+        ceiling = {kind: e.as_json() for kind, e in self.ceiling.items()}
+        return {
+            "level": self.level,
+            "aspect": self.aspect,
+            "raters": self.raters,
+            "alpha": self.alpha.as_json(),
+            "ceiling": ceiling,
+        }
+
+
+def read_rows(run: JudgedRun) -> list[CorrelationRow]:
+    """The correlations of a saved run."""
+    records = run.details.get(CORRELATIONS, ())
+    return [CorrelationRow(r["level"], r["metric"], r["aspect"], Correlation.from_json(r)) for r in records]
+
+
+def correlation_sections(run: JudgedRun, figures: object = None) -> list[Section]:
+    """For each level: Spearman with intervals, a heat map of each kind, and all kinds with p-values for the files."""
+    rows = read_rows(run)
+    sections = [*_agreement_sections(run)]
+    for level in dict.fromkeys(row.level for row in rows):
+        own = [row for row in rows if row.level == level]
+        sections += [_matrix_section(level, own), _list_section(level, own)]
+    return sections
+
+
+def _matrix_section(level: str, rows: Sequence[CorrelationRow]) -> Section:
+    metrics, aspects = (list(dict.fromkeys(getattr(row, name) for row in rows)) for name in ("metric", "aspect"))
+    kind: CorrelationKind = "spearman"
+    cells = {(r.metric, r.aspect): r.correlation for r in rows if r.correlation.kind == kind}
+    shown = _value if len(aspects) > WIDE else _with_interval
+    table = [(m, *(shown(cells[m, a]) if (m, a) in cells else "" for a in aspects)) for m in metrics]
+    maps = [_map(level, kind, rows) for kind in KINDS if any(r.correlation.kind == kind for r in rows)]
+    n = max((r.correlation.estimate.n for r in rows), default=0)
+    title = f"Spearman with people's ratings, {LEVELS.get(level, level)} (n = {n})"
+    notes = ("* p < .05, ** p < .01, not corrected for the number of correlations.",)
+    return Section(title, ("metric", *aspects), tuple(table), notes, tuple(maps))
+
+
+def _list_section(level: str, rows: Sequence[CorrelationRow]) -> Section:
+    """Everything, one row per metric and aspect."""
+    cells = {(r.metric, r.aspect, r.correlation.kind): r.correlation for r in rows}
+    table = [
+        (
+            metric,
+            aspect,
+            *(text for kind in KINDS for text in _cells(cells.get((metric, aspect, kind)))),
+            max((cells[key].estimate.n for kind in KINDS if (key := (metric, aspect, kind)) in cells), default=0),
+        )
+        for metric, aspect in dict.fromkeys((r.metric, r.aspect) for r in rows)
+    ]
+    head = ("metric", "aspect", *(text for kind in KINDS for text in (kind, "p")), "n")
+    return Section(f"All correlations, {LEVELS.get(level, level)}", head, tuple(table), detail=True)
+
+
+def _cells(correlation: Correlation | None) -> tuple[str, str]:
+    if correlation is None:
+        return "", ""
+    p = correlation.p
+    return short(correlation.estimate), "-" if p != p else f"{p:.4f}"
+
+
+def _map(level: str, kind: CorrelationKind, rows: Iterable[CorrelationRow]) -> Plot:
+    cells = {(r.metric, r.aspect): r.correlation.estimate.value for r in rows if r.correlation.kind == kind}
+    caption = f"{kind.capitalize()} of metrics with people's ratings, {LEVELS.get(level, level)}"
+    return Plot(f"{level.replace(' ', '-')}-{kind}.svg", heat_map(cells, title=kind.capitalize()), caption)
+
+
+def _value(correlation: Correlation) -> str:
+    if correlation.estimate.value != correlation.estimate.value:
+        return "-"
+    text = f"{correlation.estimate.value:.2f}".replace("0.", ".", 1)
+    return text + ("**" if correlation.p < 0.01 else "*" if correlation.p < 0.05 else "")
+
+
+def _with_interval(correlation: Correlation) -> str:
+    if correlation.estimate.value != correlation.estimate.value:
+        return "-"
+    return short(correlation.estimate) + ("**" if correlation.p < 0.01 else "*" if correlation.p < 0.05 else "")
+
+
+def _agreement_sections(run: JudgedRun) -> list[Section]:
+    rows = []
+    for record in run.details.get(AGREEMENT, ()):
+        ceiling = [_read(record["ceiling"][kind]) for kind in KINDS if kind in record["ceiling"]]
+        alpha = _read(record["alpha"])
+        rows.append((record["level"], record["aspect"], f"{record['raters']:.1f}", *map(short, (alpha, *ceiling))))
+    if not rows:
+        return []
+    notes = (
+        "Alpha: Krippendorff's, ordinal; 0 is chance, 1 is perfect. Ceiling: one rater against the mean of the others,"
+        " which is about what to expect of a judge as good as one person.",
+    )
+    head = ("level", "aspect", "raters", "alpha", *(f"ceiling, {kind}" for kind in KINDS))
+    return [Section("How far people agree", head, tuple(rows), notes)]
+
+
+def _read(record: Mapping[str, Json]) -> Estimate:
+    value, low, high = (float("nan") if record[k] is None else float(record[k]) for k in ("value", "low", "high"))
+    return Estimate(value, low, high, int(record["n"]))
