@@ -30,6 +30,26 @@ METRICS.add("embedding average", _EMBEDDINGS + "AVERAGE", "cosine of the mean wo
 METRICS.add("embedding extrema", _EMBEDDINGS + "EXTREMA", "cosine of the most extreme values of the word vectors")
 METRICS.add("embedding greedy", _EMBEDDINGS + "GREEDY", "mean best cosine of each word with a word of the other text")
 
+_CONVERSATION = "tertulia.metrics.conversation:"
+METRICS.add("sentiment", _CONVERSATION + "SENTIMENT", "sentiment of the user's next utterances")
+METRICS.add("sentiment coherence", _CONVERSATION + "SENTIMENT_COHERENCE", "cosine of the emotions of user and reply")
+METRICS.add("sentiment transition", _CONVERSATION + "SENTIMENT_TRANSITION", "change of the user's sentiment")
+METRICS.add("sentiment min-max", _CONVERSATION + "SENTIMENT_MIN_MAX", "slope between lowest and highest sentiment")
+METRICS.add("laughter", _CONVERSATION + "LAUGHTER", "laughs in the user's next utterances")
+METRICS.add("laughter (literal)", _CONVERSATION + "LAUGHTER_LITERAL", 'letters "ha" in the user\'s next utterances')
+METRICS.add("words elicited", _CONVERSATION + "WORDS_ELICITED", "words of the user's next utterances")
+METRICS.add("semantic coherence", _CONVERSATION + "SEMANTIC_COHERENCE", "cosine of sentence vectors, user and reply")
+METRICS.add(
+    "word coherence average", _CONVERSATION + "WORD_COHERENCE_AVERAGE", "average of word vectors, user and reply"
+)
+METRICS.add(
+    "word coherence extrema", _CONVERSATION + "WORD_COHERENCE_EXTREMA", "extrema of word vectors, user and reply"
+)
+METRICS.add("word coherence greedy", _CONVERSATION + "WORD_COHERENCE_GREEDY", "greedy matching, user and reply")
+METRICS.add("question score", _CONVERSATION + "QUESTION_SCORE", "question marks and question words in replies")
+METRICS.add("turns", _CONVERSATION + "TURNS", "turns of a conversation")
+METRICS.add("words per turn", _CONVERSATION + "WORDS_PER_TURN", "words of the judged turns")
+
 _LIKELIHOOD = "tertulia.metrics.likelihood:"
 METRICS.add("perplexity", _LIKELIHOOD + "PERPLEXITY", "perplexity per word, whatever the model's tokens")
 METRICS.add("perplexity per token", _LIKELIHOOD + "PERPLEXITY_PER_TOKEN", "perplexity per token of the model")
