@@ -11,11 +11,11 @@ from tertulia.core.estimate import Estimate
 from tertulia.judge.document import Plot, Section, short
 from tertulia.judge.runs import JudgedRun
 from tertulia.metrics.correlation import KINDS, Correlation, CorrelationKind
-from tertulia.metrics.plots import heat_map
+from tertulia.metrics.plots import heat_map, regression_plot
 
 RatingLevel = Literal["turn", "dialogue", "system"]
-CORRELATIONS, AGREEMENT = "correlations", "agreement"
-"""Where a run's details have the rows, and the agreement of the raters."""
+CORRELATIONS, AGREEMENT, COEFFICIENTS, PROXY = "correlations", "agreement", "coefficients", "proxy"
+"""Where a run's details have the rows, the agreement of raters, a model's coefficients, and a line through bots."""
 LEVELS: Mapping[str, str] = {
     "turn": "replies",
     "dialogue": "conversations",
@@ -156,3 +156,46 @@ def _agreement_sections(run: JudgedRun) -> list[Section]:
 def _read(record: Mapping[str, Json]) -> Estimate:
     value, low, high = (float("nan") if record[k] is None else float(record[k]) for k in ("value", "low", "high"))
     return Estimate(value, low, high, int(record["n"]))
+
+
+def coefficient_sections(run: JudgedRun, figures: object = None) -> list[Section]:
+    """The coefficients of least squares on all bots, with 90 % intervals."""
+    rows = [
+        (name, short(_read(record["formula"])), short(_read(record["robust"])))
+        for name, record in run.details.get(COEFFICIENTS, {}).items()
+    ]
+    if not rows:
+        return []
+    notes = (
+        "Least squares on all bots, features as they are. Robust: over conversations, whatever the errors are like.",
+    )
+    head = ("metric", "coefficient, 90 % interval", "robust 90 % interval")
+    return [Section(f"Coefficients of the hybrid metric for {run.details['aspect']}", head, tuple(rows), notes)]
+
+
+def proxy_sections(run: JudgedRun, figures: object = None) -> list[Section]:
+    """The line through bots with R^2, the plot, and the points."""
+    details = run.details[PROXY]
+    x, y = details["metric"], details["score"]
+    points = {bot: (_read(a), _read(b)) for bot, (a, b) in details["points"].items()}
+    line = {name: _read(record) for name, record in details["line"].items()}
+    references = {name: (float(a), float(b)) for name, (a, b) in details["references"].items()}
+    rows: list[tuple[object, ...]] = [
+        ("R^2, bootstrap", short(line["r2"])),
+        ("R^2, Fisher's interval", short(line["r2_fisher"])),
+        ("slope", f"{line['slope'].value:.4g} [{line['slope'].low:.4g}, {line['slope'].high:.4g}]"),
+        ("intercept", f"{line['intercept'].value:.4g} [{line['intercept'].low:.4g}, {line['intercept'].high:.4g}]"),
+    ]
+    for record in details[CORRELATIONS]:
+        correlation = Correlation.from_json(record)
+        rows.append((correlation.kind, f"{short(correlation.estimate)}, p = {_cells(correlation)[1]}"))
+    svg = regression_plot(
+        points, (line["intercept"].value, line["slope"].value), x=x, y=y, references=references or None
+    )
+    plot = Plot("proxy.svg", svg, f"{y} against {x} of {len(points)} bots; diamonds: published")
+    bots = [(bot, short(a), short(b)) for bot, (a, b) in points.items()]
+    bots += [(f"  paper: {name}", f"{a:g}", f"{b:g}") for name, (a, b) in references.items()]
+    return [
+        Section(f"{y} explained by {x}", ("", "value"), tuple(rows), (), (plot,)),
+        Section("Bots", ("bot", x, y), tuple(bots)),
+    ]

@@ -154,7 +154,7 @@ def rated_items(rated: Sequence[RatedUnit]) -> list[JudgedItem]:
             content |= {"reference": one.references[0] if one.references else "", "references": list(one.references)}
             content["speakers"] = [turn.speaker for turn in one.context]
         else:
-            content["conversation"] = [{"speaker": turn.speaker, "text": turn.text} for turn in one.turns]
+            content["turns"] = [{"speaker": turn.speaker, "text": turn.text} for turn in one.turns]
             content["judged"] = one.judged
         items.append(JudgedItem(one.unit, content, one.system))
     return items
@@ -322,7 +322,7 @@ def _from_run(
         context = tuple(Turn(s, t) for s, t in zip(about.get("speakers", _speakers(len(texts))), texts, strict=True))
         references = tuple(about.get("references", ()))
         return RatedReply(key, system, cluster, context, str(about["reply"]), references, persona, ratings)
-    turns = tuple(Turn(turn["speaker"], turn["text"]) for turn in about.get("conversation", ()))
+    turns = tuple(Turn(turn["speaker"], turn["text"]) for turn in about.get("turns") or ())
     return RatedConversation(key, system, cluster, turns, str(about.get("judged", "")), persona, ratings)
 
 

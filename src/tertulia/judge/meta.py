@@ -43,6 +43,7 @@ from tertulia.judge.runs import JudgedRun, Subject, describe_config, load_run
 from tertulia.metrics.agreement import UnitRating, krippendorff_alpha
 from tertulia.metrics.correlation import KINDS, correlations, rater_ceiling
 from tertulia.metrics.human import RATING
+from tertulia.metrics.intervals import RESAMPLES
 from tertulia.metrics.metric import Metric, MetricInfo, ReplyExample
 from tertulia.metrics.registry import METRICS, metric_named
 
@@ -269,7 +270,15 @@ def judge_metrics(
     for level, rated in sets:
         columns = {m: v for m, v in by_metric.items() if any(one.unit in v for one in rated)}
         if level in levels:
-            rows += unit_correlations(level, rated, columns, wanted[level], config, progress)
+            rows += unit_correlations(
+                level,
+                rated,
+                columns,
+                wanted[level],
+                resamples=config.resamples,
+                seed=config.seed,
+                progress=progress,
+            )
             agreement += [rater_agreement(level, rated, aspect, config) for aspect in wanted[level]]
         if "system" in levels:
             rows += system_correlations(rated, columns, wanted[level])
@@ -309,7 +318,9 @@ def unit_correlations(
     rated: Sequence[RatedUnit],
     columns: Mapping[str, Values],
     aspects: Sequence[str],
-    config: MetaConfig,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
     progress: Progress | None = None,
 ) -> list[CorrelationRow]:
     """Every metric with every aspect, unit by unit."""
@@ -318,7 +329,7 @@ def unit_correlations(
         truth = [mean_rating(one, aspect) for one in rated]
         for metric, values in columns.items():
             own = [values.get(one.unit, math.nan) for one in rated]
-            results = correlations(own, truth, clusters=clusters, resamples=config.resamples, seed=config.seed)
+            results = correlations(own, truth, clusters=clusters, resamples=resamples, seed=seed)
             rows += [CorrelationRow(level, metric, aspect, results[kind]) for kind in KINDS]
             if progress is not None:
                 progress.advance()
