@@ -16,6 +16,13 @@ from tertulia.models.generators.teachers import SEMANTICS, TextTeacher, cached, 
 
 RESOURCES = Registry("metric resource", "tertulia.metric_resources")
 RESOURCES.add("sentences", "tertulia.judge.resources:sentences", "sentence vectors: minilm, or hf:NAME_OR_FOLDER")
+_REPLIES = "tertulia.judge.reply_resources:"
+RESOURCES.add("language_model", _REPLIES + "language_model", "smollm2, hf:NAME_OR_FOLDER, or a generative run's folder")
+RESOURCES.add("ranker", _REPLIES + "ranker", "cosine of MiniLM's sentence vectors, or a bot that ranks, or its folder")
+RESOURCES.add("idf", _REPLIES + "idf", "word ranks of MiniLM's vocabulary, or data to count words in")
+RESOURCES.add(
+    "entailment", _REPLIES + "entailment", "hf:NAME_OR_FOLDER of an inference classifier; there is no default"
+)
 
 
 def load_resources(metrics: Iterable[Metric], specs: Mapping[str, str]) -> dict[str, Any]:
