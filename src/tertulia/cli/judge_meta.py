@@ -12,7 +12,7 @@ from tertulia.judge.runs import check_out
 
 @command(MetaConfig)
 def meta(settings: MetaConfig, *, as_json: bool) -> None:
-    """Correlate metrics and judges with people's ratings: replies, conversations and systems, beside human agreement."""
+    """Correlate metrics and judges with people's ratings of replies, conversations and systems, and show agreement."""
     check_out(settings.out)
     with Bars() as bars:
         run = run_meta(settings, bars)

@@ -114,7 +114,9 @@ def named_metrics(names: Sequence[str], ratings: RatedSet) -> list[Metric]:
                 hint=f"It has {len(ratings.replies)} replies and {len(ratings.conversations)} conversations.",
             )
         if metric.reduction != "mean":
-            raise UsageError(f"{metric.name!r} has no value for a single unit, so it cannot be correlated unit by unit.")
+            raise UsageError(
+                f"{metric.name!r} has no value for a single unit, so it cannot be correlated unit by unit."
+            )
     return metrics
 
 
@@ -259,7 +261,10 @@ def judge_metrics(
     rows: list[CorrelationRow] = []
     agreement: list[RaterAgreement] = []
     levels: tuple[RatingLevel, ...] = config.level or ("turn", "dialogue", "system")
-    sets: list[tuple[RatingLevel, Sequence[RatedUnit]]] = [("turn", ratings.replies), ("dialogue", ratings.conversations)]
+    sets: list[tuple[RatingLevel, Sequence[RatedUnit]]] = [
+        ("turn", ratings.replies),
+        ("dialogue", ratings.conversations),
+    ]
     sets = [(level, rated) for level, rated in sets if rated and ({level, "system"} & set(levels))]
     wanted = {level: _aspects(config.aspects, aspects_of(rated)) for level, rated in sets}
     if not any(wanted.values()):

@@ -146,7 +146,7 @@ def _notes(config: ProxyConfig, line: LineFit) -> list[str]:
     if _references(config):
         published = ", ".join(f"{name} {value}" for name, value in MEENA_R2.items())
         notes.append(
-            f"Published R^2 of perplexity (Adiwardana et al. 2020): {published}. Its perplexities are per subword of its"
-            " own vocabulary and test set: compare the shape, not the position."
+            f"Published R^2 of perplexity (Adiwardana et al. 2020): {published}. Its perplexities are per subword of"
+            " its own vocabulary and test set: compare the shape, not the position."
         )
     return notes

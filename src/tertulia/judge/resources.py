@@ -27,6 +27,13 @@ _HERE = "tertulia.judge.resources:"
 RESOURCES.add("sentences", _HERE + "sentences", "sentence vectors: minilm, or hf:NAME_OR_FOLDER")
 RESOURCES.add("emotions", _HERE + "emotions", "emotions with valences: lexicon, or hf:NAME_OR_FOLDER")
 RESOURCES.add("word_vectors", _HERE + "word_vectors", "word vectors: minilm, or a file (GloVe's text, or .npz)")
+_REPLIES = "tertulia.judge.reply_resources:"
+RESOURCES.add("language_model", _REPLIES + "language_model", "smollm2, hf:NAME_OR_FOLDER, or a generative run's folder")
+RESOURCES.add("ranker", _REPLIES + "ranker", "cosine of MiniLM's sentence vectors, or a bot that ranks, or its folder")
+RESOURCES.add("idf", _REPLIES + "idf", "word ranks of MiniLM's vocabulary, or data to count words in")
+RESOURCES.add(
+    "entailment", _REPLIES + "entailment", "hf:NAME_OR_FOLDER of an inference classifier; there is no default"
+)
 
 VALENCE = {
     "joy": 1.0,

@@ -29,9 +29,7 @@ class LineFit(NamedTuple):
     """The same with Fisher's interval."""
 
 
-def fit_line(
-    x: ArrayLike, y: ArrayLike, *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0
-) -> LineFit:
+def fit_line(x: ArrayLike, y: ArrayLike, *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0) -> LineFit:
     """The line through points; fewer than three of them, or a constant coordinate, give nan.
 
     >>> line = fit_line([10.0, 12.0, 14.0, 16.0], [0.7, 0.6, 0.52, 0.4])

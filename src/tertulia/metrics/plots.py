@@ -152,7 +152,7 @@ def heat_map(cells: dict[tuple[str, str], float], *, title: str) -> str:
     """Correlations by row and column, from -1 (blue) over 0 (white) to 1 (red); nan is left empty."""
     rows = [{"row": row, "column": column, "value": value} for (row, column), value in cells.items() if value == value]
     names = [list(dict.fromkeys(key[i] for key in cells)) for i in (0, 1)]
-    axis = {"labelLimit": 0, "ticks": False, "labelPadding": 6}
+    axis: dict[str, Any] = {"labelLimit": 0, "ticks": False, "labelPadding": 6}
     base = _chart(rows).encode(
         y=alt.Y("row:N", sort=None, title=None, scale=alt.Scale(domain=names[0]), axis=alt.Axis(**axis)),
         x=alt.X(
@@ -202,7 +202,9 @@ def regression_plot(
     layers = layers + dots.mark_point(color=ACCENT, filled=True, size=70)
     layers = layers + dots.mark_text(align="left", dx=7, dy=-7, color=INK, fontSize=10).encode(text="name:N")
     if references:
-        published = _chart([{"name": name, "x": a, "y": b} for name, (a, b) in references.items()]).encode(x=across, y=up)
+        published = _chart([{"name": name, "x": a, "y": b} for name, (a, b) in references.items()]).encode(
+            x=across, y=up
+        )
         layers = layers + published.mark_point(color=INK, shape="diamond", size=70)
         layers = layers + published.mark_text(align="left", dx=7, dy=10, color=INK, fontSize=10).encode(text="name:N")
     return _render(layers.properties(width=520, height=380))

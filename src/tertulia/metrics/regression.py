@@ -173,7 +173,7 @@ def predict_left_out(
     predictions, models = np.full(len(rows), np.nan), {}
     for code, name in enumerate(names):
         outside = codes == code
-        inside = np.flatnonzero(~outside & ~np.isnan(ratings))
+        inside = np.flatnonzero(~outside & ~np.isnan(ratings)).tolist()
         own_clusters = None if clusters is None else [clusters[i] for i in inside]
         models[name] = fit(
             rows[inside],
@@ -199,7 +199,7 @@ def ols_coefficients(
     """The coefficients of least squares by feature, the intercept first, with both intervals."""
     means = _means(rows)
     design = np.column_stack([np.ones(len(rows)), np.where(np.isnan(rows), means, rows)])
-    n, width = design.shape
+    n = len(design)
     inverse = np.linalg.pinv(design.T @ design)
     beta = inverse @ design.T @ ratings
     residuals = ratings - design @ beta
