@@ -18,7 +18,7 @@ from pydantic import Field
 
 from tertulia.artefacts.files import sha256_of
 from tertulia.core.config import Cli, Config
-from tertulia.core.dialogue import Dialogue, Json
+from tertulia.core.dialogue import Dialogue, Json, Turn
 from tertulia.core.errors import DataError, UnknownName, UsageError
 from tertulia.core.progress import Progress, Silent
 from tertulia.core.score import Score
@@ -44,13 +44,15 @@ from tertulia.metrics.agreement import UnitRating, krippendorff_alpha
 from tertulia.metrics.correlation import KINDS, correlations, rater_ceiling
 from tertulia.metrics.human import RATING
 from tertulia.metrics.intervals import RESAMPLES
-from tertulia.metrics.metric import Metric, MetricInfo, ReplyExample
+from tertulia.metrics.metric import ConversationExample, Metric, MetricInfo, ReplyExample
 from tertulia.metrics.registry import METRICS, metric_named
 
 ALL = "all"
 """Instead of names: every metric whose resources have a default."""
 WITH_REFERENCES = ("f1", "embedding average", "embedding extrema", "embedding greedy")
 """Metrics that compare with a reference: of several, the best one counts."""
+SO_FAR = ", so far"
+"""Ends the names of conversation metrics that were computed up to a rated reply."""
 Values = Mapping[str, float]
 """Of a metric, by unit."""
 
@@ -70,6 +72,8 @@ class MetaConfig(Config):
     """Aspects that people rated, one per option; all by default."""
     level: tuple[RatingLevel, ...] = ()
     """Levels, one per option; by default all that the ratings allow."""
+    so_far: Annotated[bool, Cli("--so-far/--replies-alone")] = False
+    """Also measure what was said up to each rated reply, the reply included, by the metrics of conversations."""
     resource: dict[str, str] = Field(default_factory=dict)
     """What metrics need, if not the default, such as sentences=hf:NAME or word_vectors=FILE."""
     resamples: int = Field(1000, ge=100)
@@ -86,17 +90,20 @@ def run_meta(config: MetaConfig, progress: Progress | None = None) -> JudgedRun:
     progress.step("Reading ratings")
     ratings = read_ratings(config.file, config.format)
     runs = [(Path(folder), load_run(Path(folder))) for folder in config.scores]
-    metrics = named_metrics(config.metrics, ratings)
+    metrics = named_metrics(config.metrics, ratings, so_far=config.so_far)
     resources = load_resources(metrics, config.resource)
-    computed = compute_scores(ratings, metrics, resources, progress)
-    infos: dict[str, MetricInfo] = {metric.name: metric.info for metric in metrics}
+    computed = compute_scores(ratings, metrics, resources, progress, so_far=config.so_far)
+    by_name = {metric.name: metric for metric in metrics}
+    computed_names = dict.fromkeys(score.metric for score in computed)
+    infos = {name: _renamed(by_name[name.removesuffix(SO_FAR)].info, name) for name in computed_names}
     given, given_infos = read_scores(ratings, runs, taken=infos)
     return judge_metrics(ratings, [*computed, *given], {**infos, **given_infos}, config, progress)
 
 
-def named_metrics(names: Sequence[str], ratings: RatedSet) -> list[Metric]:
+def named_metrics(names: Sequence[str], ratings: RatedSet, *, so_far: bool = False) -> list[Metric]:
     """The metrics of these names, checked before the work."""
-    units = {"reply": bool(ratings.replies), "conversation": bool(ratings.conversations)}
+    replies = bool(ratings.replies)
+    units = {"reply": replies, "conversation": bool(ratings.conversations) or (so_far and replies)}
     if ALL in names:
         rows = [row.name for row in METRICS.rows() if row.name not in _NOT_BY_DEFAULT]
         known = [metric for name in rows if isinstance(metric := METRICS.get(name), Metric)]
@@ -125,28 +132,36 @@ _NOT_BY_DEFAULT = ("log-probability per token", "seconds per reply")
 
 
 def compute_scores(
-    ratings: RatedSet, metrics: Sequence[Metric], resources: Mapping[str, Any], progress: Progress
+    ratings: RatedSet,
+    metrics: Sequence[Metric],
+    resources: Mapping[str, Any],
+    progress: Progress,
+    *,
+    so_far: bool = False,
 ) -> list[Score]:
     """The values of metrics of all rated units, by system."""
     progress.step("Measuring", total=len(metrics))
     prepare = getattr(resources.get("word_vectors"), "prepare", None)
     if prepare is not None:
         prepare([text for one in ratings.units for text in _texts(one)])
-    examples: dict[str, list[Any]] = {
-        "reply": [reply_example(one) for one in ratings.replies],
-        "conversation": [
-            conversation_example(Dialogue(one.unit, one.turns), [one.judged]) for one in ratings.conversations
-        ],
-    }
+    replies, before = [reply_example(one) for one in ratings.replies], [example_so_far(one) for one in ratings.replies]
+    wholes = [conversation_example(Dialogue(one.unit, one.turns), [one.judged]) for one in ratings.conversations]
     scores: list[Score] = []
+
+    def add(name: str, rated: Sequence[RatedUnit], values: Sequence[float]) -> None:
+        scores.extend(scores_by_system(name, rated, dict(zip((one.unit for one in rated), values, strict=True))))
+
     for metric in metrics:
         progress.note(metric.name)
-        rated: Sequence[RatedUnit] = ratings.replies if metric.unit == "reply" else ratings.conversations
         if metric.name in WITH_REFERENCES:
-            values = _best_of_references(metric, ratings.replies, resources)
+            add(metric.name, ratings.replies, _best_of_references(metric, ratings.replies, resources))
+        elif metric.unit == "reply":
+            add(metric.name, ratings.replies, metric.measure(replies, resources)[0].tolist())
         else:
-            values = metric.measure(examples[metric.unit], resources)[0].tolist()
-        scores += scores_by_system(metric.name, rated, dict(zip((o.unit for o in rated), values, strict=True)))
+            if wholes:
+                add(metric.name, ratings.conversations, metric.measure(wholes, resources)[0].tolist())
+            if so_far and replies:
+                add(metric.name + SO_FAR, ratings.replies, metric.measure(before, resources)[0].tolist())
         progress.advance()
     return scores
 
@@ -156,6 +171,13 @@ def reply_example(one: RatedReply, reference: str | None = None) -> ReplyExample
     first = one.references[0] if one.references else ""
     context = tuple(turn.text for turn in one.context)
     return ReplyExample(one.response, first if reference is None else reference, context, one.persona)
+
+
+def example_so_far(one: RatedReply) -> ConversationExample:
+    """The conversation up to a rated reply, of whose speaker all turns are judged."""
+    last = one.context[-1].speaker if one.context else ""
+    speaker = next((turn.speaker for turn in one.context if turn.speaker != last), "reply")
+    return conversation_example(Dialogue(one.unit, (*one.context, Turn(speaker, one.response))), [speaker])
 
 
 def _texts(one: RatedUnit) -> list[str]:

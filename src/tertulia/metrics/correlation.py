@@ -10,14 +10,16 @@ independent, the interval is then Fisher's (1921): atanh of the correlation is r
 for Pearson, (1 + rho^2 / 2) / (n - 3) for Spearman (Bonett and Wright 2000), 0.437 / (n - 4) for Kendall (Fieller,
 Hartley and Pearson 1957). With few clusters of several units there is nothing better than the bootstrap.
 
-**p-values** test that there is no correlation. For independent units they are the usual ones (Student's t for Pearson
-and Spearman; for Kendall exact or normal, as SciPy chooses). For clustered units these would be far too small: there p
-is twice the smaller share of resamples on either side of zero, at least 2 / (resamples + 1).
+**p-values** test that there is no correlation. For independent units they are the usual ones: Student's t for Pearson
+and Spearman, all permutations for Spearman with few units, for Kendall exact or normal, as SciPy chooses. For clustered
+units these would be far too small: there p is twice the smaller share of resamples on either side of zero, at least
+2 / (resamples + 1).
 """
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Literal
 
 import numpy as np
@@ -41,6 +43,8 @@ KINDS: tuple[CorrelationKind, ...] = ("pearson", "spearman", "kendall")
 FEW = 20
 """Independent units below which intervals are Fisher's."""
 MIN_UNITS = 3
+EXACT = 8
+"""Units up to which Spearman's p-value is by all permutations: Student's t calls a perfect order of three certain."""
 _ROWS_AT_ONCE = 512
 """Rows of the matrix of concordant pairs that are held in memory at once."""
 
@@ -185,11 +189,21 @@ def p_value(x: Floats, y: Floats, kind: CorrelationKind) -> float:
     """The p-value of no correlation between independent units without missing values."""
     if kind == "kendall":
         return float(stats.kendalltau(x, y).pvalue)
+    if kind == "spearman" and len(x) <= EXACT:
+        return _exact_p(x, y)
     n, value = len(x), float(sampled_correlations(x, y, kind, np.ones((1, len(x))))[0])
     if abs(value) >= 1 - 1e-15:
         return 0.0 if n > 2 else 1.0
     t = abs(value) * math.sqrt((n - 2) / (1 - value**2))
     return float(2 * special.stdtr(n - 2, -t))
+
+
+def _exact_p(x: Floats, y: Floats) -> float:
+    """The share of all orders of y with a rank correlation at least as far from zero."""
+    a, b = (ranks - ranks.mean() for ranks in (stats.rankdata(x), stats.rankdata(y)))
+    orders = np.array(list(permutations(range(len(b)))))
+    sums = np.abs(b[orders] @ a)
+    return float((sums >= abs(float(a @ b)) - 1e-9).mean())
 
 
 def sampled_correlations(x: Floats, y: Floats, kind: CorrelationKind, weights: Floats) -> Floats:

@@ -6,6 +6,9 @@ everything is judged by leaving whole groups (bots) out. Three methods share one
 - `ols`: least squares, as in Ghandeharioun et al. (2019). Coefficients have intervals by the usual formula and by
   cluster-robust errors (Liang and Zeger 1986, with the correction G / (G - 1)).
 - `ridge`: least squares with a penalty on the squared coefficients of standardised features (Hoerl and Kennard 1970).
+  The penalty sets the direction alone; its length is fitted again, so that models with other penalties predict on the
+  same scale. That is continuum regression (Sundberg 1993): from least squares, without a penalty, to the first
+  component of partial least squares, where every feature has the weight of its own covariance with the ratings.
 - `rank`: ridge on ranks. Features and ratings are replaced by the share of the training rows below them; predictions
   are such shares too. An outlier counts as little as its neighbour, and so does the level of a left-out group: all
   predictions are relative to the middle, 0.5.
@@ -245,7 +248,10 @@ def _fit(rows: Floats, ratings: Floats, features: tuple[str, ...], method: FitMe
     z = (x - x.mean(axis=0)) / spread
     if penalty:
         weight = penalty * len(z) / 100
-        beta = np.linalg.solve(z.T @ z + weight * np.eye(z.shape[1]), z.T @ (y - centre)) / spread
+        beta = np.linalg.solve(z.T @ z + weight * np.eye(z.shape[1]), z.T @ (y - centre))
+        shrunk = z @ beta
+        length = float(shrunk @ shrunk)
+        beta = beta * (float(shrunk @ (y - centre)) / length if length > 0 else 1.0) / spread
     else:
         beta = np.linalg.lstsq(z, y - centre, rcond=None)[0] / spread
     # For ranks, the middle of a feature is 0.5 by definition, whatever the ties.
