@@ -6,9 +6,9 @@ FOLDER has fed_data.json (FED), pc_usr_data.json (USR) and gupta_ratings.csv (Gu
 conversations is held against the overall rating by `judge meta`; correlations are Spearman's over all units of all
 systems, intervals draw whole conversations.
 
-The combinations are the hybrid metric of `judge hybrid` on FED, leave-system-out: each of the three systems (Meena,
-Mitsuku, people) is predicted by a model that was fitted on the other two, penalties chosen by leaving one of these out
-in turn, and the Spearman is that of all out-of-fold predictions with the mean ratings (125 dialogues, 375 replies).
+The combinations are the hybrid metric of `judge hybrid`, leave-system-out: each of FED's three systems (Meena, Mitsuku,
+people) is predicted by a model that was fitted on the other two, penalties chosen by leaving one of these out in turn,
+and the Spearman is that of all out-of-fold predictions with the mean ratings (125 dialogues, 375 replies).
 That figure owes much to differences between systems; the Spearman within each system stands beside it. All feature sets
 and all methods are printed, also those that fail. FED's own metric has .209 on the overall quality of replies (Mehri
 and Eskenazi 2020). Metrics that need a language model take about an hour on two cores: --language-model adds them.
@@ -24,7 +24,7 @@ import numpy as np
 
 from common import finish
 from tertulia.judge.correlation_tables import AGREEMENT, read_rows
-from tertulia.judge.human_ratings import RatedUnit, read_run
+from tertulia.judge.human_ratings import RatedUnit, aspects_of, read_run
 from tertulia.judge.hybrid import HybridData, hybrid_data
 from tertulia.judge.meta import MetaConfig, match_values, named_metrics, run_meta, values_by_metric
 from tertulia.judge.report import save_judged
@@ -54,8 +54,7 @@ def main() -> None:
         for name, file in SETS.items():
             run = judged(name, options.data / file, out / name, options)
             figures |= print_metrics(name, run)
-            if name == "fed":
-                figures |= print_combinations(run, resamples=200 if options.quick else 1000)
+            figures |= print_combinations(name, run, resamples=200 if options.quick else 1000)
     figures["seconds"] = time.perf_counter() - start
     settings = {"quick": options.quick, "language_model": options.language_model, "aspect": "overall"}
     finish("meta_eval", figures, settings)
@@ -96,31 +95,34 @@ def print_metrics(name: str, run: JudgedRun) -> dict[str, float]:
     return figures
 
 
-def print_combinations(run: JudgedRun, *, resamples: int) -> dict[str, float]:
-    """Hybrid metrics of FED's dialogues and replies, leave-system-out."""
+def print_combinations(name: str, run: JudgedRun, *, resamples: int) -> dict[str, float]:
+    """Hybrid metrics of dialogues and replies, leave-system-out."""
     ratings = read_run(run)
     values = {metric: v for (_, metric), v in values_by_metric(run).items()}
-    return {
-        **print_level("dialogue", ratings.conversations, values, resamples),
-        **print_level("turn", ratings.replies, values, resamples),
-    }
+    figures = {}
+    for level, rated in (("dialogue", ratings.conversations), ("turn", ratings.replies)):
+        if rated:
+            figures |= print_level(name, level, rated, values, resamples)
+    return figures
 
 
 def print_level(
+    name: str,
     level: str,
     rated: Sequence[RatedUnit],
     values: Mapping[str, Mapping[tuple[str, str], float]],
     resamples: int,
 ) -> dict[str, float]:
     """Every feature set and method of a level, and the best single metric."""
-    columns = {name: own for name, v in values.items() if len(set((own := match_values(rated, v)).values())) > 1}
-    eleven = [name for name in columns if name.removesuffix(", so far") in CONVERSATION_METRICS]
-    reply = [name for name in REPLY_FEATURES if name in columns]
-    sets = {"the paper's eleven": eleven, "all": list(columns)}
+    columns = {metric: own for metric, v in values.items() if len(set((own := match_values(rated, v)).values())) > 1}
+    eleven = [metric for metric in columns if metric.removesuffix(", so far") in CONVERSATION_METRICS]
+    reply = [metric for metric in REPLY_FEATURES if metric in columns]
+    sets = {"the paper's eleven": eleven}
     if level == "turn":
-        sets = {"the paper's eleven, so far": eleven, "reply metrics": reply, "both": eleven + reply, "all": [*columns]}
-    figures, aspect = {}, f"{level} overall"
-    print(f"\nFED, {level} level: combinations, leave-system-out; within: Spearman within each left-out system")
+        sets = {"the paper's eleven, so far": eleven, "reply metrics": reply, "both": eleven + reply if eleven else []}
+    sets["all"] = list(columns)
+    figures, aspect = {}, next(aspect for aspect in aspects_of(rated) if "overall" in aspect)
+    print(f"\n{name}, {level} level: combinations, leave-system-out; within: Spearman within each left-out system")
     for title, names in sets.items():
         if not names:
             continue
@@ -131,16 +133,16 @@ def print_level(
             )
             pooled = correlate(predicted, data.ratings, clusters=data.clusters, resamples=resamples)
             print(f"  {title:28} {method:6} {pooled.estimate}  within {within(data, predicted)}")
-            figures[f"fed {level} hybrid {method}, {title}"] = pooled.estimate.value
+            figures[f"{name} {level} hybrid {method}, {title}"] = pooled.estimate.value
     single = {
-        name: correlate([own.get(one.unit, np.nan) for one in rated], hybrid_ratings(rated, aspect), resamples=100)
-        for name, own in columns.items()
+        metric: correlate([own.get(one.unit, np.nan) for one in rated], hybrid_ratings(rated, aspect), resamples=100)
+        for metric, own in columns.items()
     }
-    best = max(single, key=lambda name: abs(single[name].estimate.value))
+    best = max(single, key=lambda metric: abs(single[metric].estimate.value))
     print(f"  best single metric: {best} {single[best].estimate.value:.3f}")
-    if level == "turn":
+    if (name, level) == ("fed", "turn"):
         print(f"  published FED metric: {PUBLISHED_FED}")
-    return figures | {f"fed {level} best single metric": abs(single[best].estimate.value)}
+    return figures | {f"{name} {level} best single metric": abs(single[best].estimate.value)}
 
 
 def hybrid_ratings(rated: Sequence[RatedUnit], aspect: str) -> list[float]:

@@ -183,6 +183,7 @@ def proxy_sections(run: JudgedRun, figures: object = None) -> list[Section]:
     rows: list[tuple[object, ...]] = [
         ("R^2, bootstrap", short(line["r2"])),
         ("R^2, Fisher's interval", short(line["r2_fisher"])),
+        ("R^2 without the raters' sampling error", short(line["r2_corrected"])),
         ("slope", f"{line['slope'].value:.4g} [{line['slope'].low:.4g}, {line['slope'].high:.4g}]"),
         ("intercept", f"{line['intercept'].value:.4g} [{line['intercept'].low:.4g}, {line['intercept'].high:.4g}]"),
     ]

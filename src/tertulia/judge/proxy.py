@@ -5,12 +5,14 @@ them, and R^2 says how much of the differences between bots it explains, with an
 other bots of the same kind; five bots of one family say little about a sixth of another.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 from pydantic import Field
+from scipy import special
 
 from tertulia.core.config import Cli, Config
 from tertulia.core.dialogue import Json
@@ -56,6 +58,11 @@ class ProxyConfig(Config):
 def run_proxy(config: ProxyConfig) -> JudgedRun:
     """Match bots, fit the line, and keep both runs' scores."""
     human, measured = load_run(config.human), load_run(config.metrics)
+    return proxy_run(proxy_points(human, measured, config), human, measured, config)
+
+
+def proxy_points(human: JudgedRun, measured: JudgedRun, config: ProxyConfig) -> dict[str, tuple[Estimate, Estimate]]:
+    """The metric and people's score of each bot that both runs have."""
     truth = _human_figures(human, config.score)
     figures = _metric_figures(measured, config)
     pairs = {bot: config.names.get(bot, bot) for bot in truth}
@@ -66,7 +73,7 @@ def run_proxy(config: ProxyConfig) -> JudgedRun:
             f"The runs have {len(points)} bots in common; a line needs {MIN_BOTS} at least.",
             hint=f"One has {', '.join(truth)}; the other {', '.join(figures)}. Match names with --names A=B.",
         )
-    return proxy_run(points, human, measured, config)
+    return points
 
 
 def proxy_run(
@@ -87,7 +94,8 @@ def proxy_run(
         "metric": config.metric,
         "score": config.score,
         "points": {bot: [e.as_json() for e in pair] for bot, pair in points.items()},
-        "line": {name: getattr(line, name).as_json() for name in LineFit._fields},
+        "line": {name: getattr(line, name).as_json() for name in LineFit._fields}
+        | {"r2_corrected": corrected_r2(line, [pair[1] for pair in points.values()]).as_json()},
         "correlations": [related[kind].as_json() for kind in KINDS],
         "references": {name: list(point) for name, point in _references(config).items()},
     }
@@ -101,6 +109,24 @@ def proxy_run(
         notes=tuple(_notes(config, line)),
         details={PROXY: details},
     )
+
+
+def corrected_r2(line: LineFit, scores: Sequence[Estimate]) -> Estimate:
+    """R^2 for people's scores without their sampling error (Spearman's 1904 correction for attenuation).
+
+    The share of the variance between bots that is not sampling error, by the intervals of the scores, is what a perfect
+    metric could explain; R^2 and the ends of Fisher's interval are divided by it, and end at 1.
+    """
+    values = np.array([score.value for score in scores])
+    z = float(special.ndtri((1 + line.r2.level) / 2))
+    errors = np.array([(score.high - score.low) / (2 * z) for score in scores])
+    spread = float(values.var(ddof=1)) if len(values) > 1 else math.nan
+    reliability = 1 - float(np.mean(errors**2)) / spread if spread > 0 else math.nan
+    if math.isnan(reliability) or reliability <= 0:
+        return Estimate(math.nan, n=line.r2.n, level=line.r2.level)
+    ends = (line.r2_fisher.value, line.r2_fisher.low, line.r2_fisher.high)
+    value, low, high = (min(1.0, end / reliability) for end in ends)
+    return Estimate(value, low, high, line.r2.n, line.r2.level)
 
 
 def _human_figures(run: JudgedRun, wanted: str) -> dict[str, Estimate]:
