@@ -117,10 +117,8 @@ def test_a_known_rule_is_recovered_and_transfers_to_self_play(config: HybridConf
 def test_the_prediction_of_a_bot_does_not_depend_on_its_ratings(config: HybridConfig) -> None:
     data = read_hybrid_data(config)
     forged = tuple(replace(one, ratings={"quality": (1.0, 7.0)}) if one.system == "bot3" else one for one in data.rated)
+    honest, other = (judge_hybrid(replace(data, rated=rated), selfplay_run(), config) for rated in (data.rated, forged))
     for method in ("ols", "ridge", "rank"):
-        honest, other = (
-            judge_hybrid(replace(data, rated=rated), selfplay_run(), config) for rated in (data.rated, forged)
-        )
         for setting in ("interactive", "self-play"):
             scores = [run.score("bot3", setting, f"hybrid {method}") for run in (honest, other)]
             assert scores[0] == scores[1]
