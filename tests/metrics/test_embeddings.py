@@ -38,7 +38,7 @@ def test_batches_have_the_figures_of_single_pairs(block: int, monkeypatch: pytes
     vocabulary = [f"w{i}" for i in range(30)]
     vectors = WordVectors.rows(vocabulary, RNG.normal(size=(30, 6)))
     texts = [" ".join(RNG.choice(vocabulary, size=size)) for size in RNG.integers(1, 15, size=60)]
-    pairs = list(zip(texts[:30], texts[30:], strict=True)) + [(texts[0], texts[0]), (texts[1], texts[0])]
+    pairs = [*zip(texts[:30], texts[30:], strict=True), (texts[0], texts[0]), (texts[1], texts[0])]
     expected = [peer(*(vectors.matrix[[vectors.index[w] for w in words(text)]] for text in pair)) for pair in pairs]
     assert np.array(measured(pairs, vectors)) == pytest.approx(np.array(expected), abs=1e-9)
 

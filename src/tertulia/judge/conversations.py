@@ -32,8 +32,10 @@ BOT_SPEAKERS = frozenset(("assistant", "bot", "gpt", "chatgpt", "system"))
 """Speakers that are bots by their names, in formats that do not say which bot it was."""
 CHUNK = 2000
 """Texts that are encoded between two reports of progress."""
-MORE_METRICS = ("turns", "words per turn")
-"""Computed by default beside the paper's eleven."""
+REPETITION = ("loop", "self-repetition", "parroting", "shared run of 3 turns", "shared run of 5 turns")
+COPIED = ("copied run of 2 turns", "copied run of 3 turns")
+MORE_METRICS = ("turns", "words per turn", *REPETITION)
+"""Computed by default beside the paper's eleven; with training data also `COPIED`."""
 
 
 class JudgedConversation(NamedTuple):
@@ -62,6 +64,8 @@ class ConversationsConfig(JudgeConfig):
     repetition; with --training also what is copied from the training data."""
     resource: dict[str, str] = Field(default_factory=dict)
     """What metrics need, if not the default: emotions=hf:NAME, sentences=hf:NAME, word_vectors=FILE."""
+    training: str | None = None
+    """The training data of the bot (a file or folder of dialogues): which conversations recite it?"""
     by: By | None = None
     """What a row of the results is. By default a bot where conversations name one, else a file."""
     speaker: str | None = None
@@ -82,7 +86,8 @@ def run_conversations(
     if not conversations:
         raise DataError(f"There are no conversations in {', '.join(config.files)}.", hint="Give other FILES.")
     progress.step("Loading what the metrics need")
-    resources = load_resources(metrics, config.resource)
+    specs = config.resource | ({"training_turns": config.training} if config.training else {})
+    resources = load_resources(metrics, specs)
     prepare_resources(resources, conversations, progress)
     progress.step("Measuring", total=len(metrics))
     scores: list[Score] = []
@@ -107,9 +112,8 @@ def run_conversations(
 
 def conversation_metrics(config: ConversationsConfig) -> list[Metric]:
     """The metrics that the config asks for, checked before the work."""
-    return metrics_named(
-        config.metrics or (*CONVERSATION_METRICS, *MORE_METRICS), unit="conversation", verb="judge conversations"
-    )
+    default = (*CONVERSATION_METRICS, *MORE_METRICS, *(COPIED if config.training else ()))
+    return metrics_named(config.metrics or default, unit="conversation", verb="judge conversations")
 
 
 def score_conversations(
@@ -119,7 +123,10 @@ def score_conversations(
     *,
     setting: str = "",
 ) -> list[Score]:
-    """One score per subject and metric; units are the conversations."""
+    """One score per subject and metric; units are the conversations.
+
+    With many subjects, call `prepare_resources` first, so that a file of word vectors is read once.
+    """
     subjects: dict[str, list[JudgedConversation]] = {}
     for one in conversations:
         subjects.setdefault(one.subject, []).append(one)

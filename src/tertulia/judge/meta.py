@@ -110,7 +110,7 @@ def named_metrics(names: Sequence[str], ratings: RatedSet, *, so_far: bool = Fal
         return [
             metric
             for metric in known
-            if units.get(metric.unit) and metric.reduction == "mean" and not set(metric.needs) & {"entailment"}
+            if units.get(metric.unit) and metric.reduction == "mean" and not _WITHOUT_DEFAULT & set(metric.needs)
             if metric.name not in WITH_REFERENCES or any(one.references for one in ratings.replies)
         ]
     metrics = [metric_named(name) for name in dict.fromkeys(names)]
@@ -127,6 +127,8 @@ def named_metrics(names: Sequence[str], ratings: RatedSet, *, so_far: bool = Fal
     return metrics
 
 
+_WITHOUT_DEFAULT = frozenset(("entailment", "training_turns"))
+"""Resources that have no default."""
 _NOT_BY_DEFAULT = ("log-probability per token", "seconds per reply")
 """Metrics of replies that are known only while they are generated."""
 

@@ -159,7 +159,8 @@ def sentiment_min_max(batch: Sequence[ConversationExample], *, emotions: Emotion
     sentiments = _sentiments(table, emotions)[turns]
     values = np.full(table.conversations, np.nan)
     owners, starts = np.unique(table.owner[turns], return_index=True)
-    for owner, own in zip(owners.tolist(), np.split(sentiments, starts[1:]), strict=True):
+    parts = np.split(sentiments, starts[1:]) if len(owners) else []
+    for owner, own in zip(owners.tolist(), parts, strict=True):
         high, low = int(own.argmax()), int(own.argmin())
         values[owner] = (own[high] - own[low]) / (high - low) if high != low else 0.0
     return values

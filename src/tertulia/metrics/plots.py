@@ -163,7 +163,7 @@ def heat_map(cells: dict[tuple[str, str], float], *, title: str) -> str:
             axis=alt.Axis(**axis, orient="top", labelAngle=-40),
         ),
     )
-    colours = alt.Scale(domain=[-1, 0, 1], range=["#3b6ea8", "#faf8f3", ACCENT])
+    colours = alt.Scale(domain=[-1, 0, 1], range=["#3b6ea8", "#faf8f3", ACCENT], interpolate="rgb")
     boxes = base.mark_rect().encode(color=alt.Color("value:Q", scale=colours, title=title))
     texts = base.mark_text(fontSize=11).encode(
         text=alt.Text("value:Q", format=".2f"),

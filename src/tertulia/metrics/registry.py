@@ -22,9 +22,15 @@ METRICS.add("mrr", _RANKING + "MRR", "mean reciprocal rank of the true reply")
 METRICS.add("error rate", _RANKING + "ERROR_RATE", "share of cases where the true candidate is not ranked first")
 
 METRICS.add("f1", "tertulia.metrics.overlap:F1", "overlap of the words of a reply and its reference")
+METRICS.add("bleu-N", "tertulia.metrics.bleu:BLEU", "BLEU of single replies, with n-grams of up to N tokens")
+METRICS.add("rouge-l", "tertulia.metrics.overlap:ROUGE_L", "F1 of the longest common subsequence of words")
 _DIVERSITY = "tertulia.metrics.diversity:"
 METRICS.add("distinct-N", _DIVERSITY + "DISTINCT", "share of different n-grams among all n-grams of the replies")
 METRICS.add("distinct replies", _DIVERSITY + "DISTINCT_REPLIES", "share of different replies among all replies")
+METRICS.add("entropy-N", _DIVERSITY + "ENTROPY", "entropy of the n-grams of all replies, in nats")
+_REPETITION = "tertulia.metrics.repetition:"
+METRICS.add("seq-rep-N", _REPETITION + "SEQ_REP", "share of n-grams that a reply repeats from itself")
+METRICS.add("context-rep-N", _REPETITION + "CONTEXT_REP", "share of n-grams of a reply that stand in an earlier turn")
 _EMBEDDINGS = "tertulia.metrics.embeddings:"
 METRICS.add("embedding average", _EMBEDDINGS + "AVERAGE", "cosine of the mean word vectors of reply and reference")
 METRICS.add("embedding extrema", _EMBEDDINGS + "EXTREMA", "cosine of the most extreme values of the word vectors")
@@ -49,6 +55,12 @@ METRICS.add("word coherence greedy", _CONVERSATION + "WORD_COHERENCE_GREEDY", "g
 METRICS.add("question score", _CONVERSATION + "QUESTION_SCORE", "question marks and question words in replies")
 METRICS.add("turns", _CONVERSATION + "TURNS", "turns of a conversation")
 METRICS.add("words per turn", _CONVERSATION + "WORDS_PER_TURN", "words of the judged turns")
+METRICS.add("loop", _REPETITION + "LOOP", "share of conversations that go in circles")
+METRICS.add("self-repetition", _REPETITION + "SELF_REPETITION", "share of bigrams from a speaker's earlier turns")
+METRICS.add("parroting", _REPETITION + "PARROTING", "share of bigrams from the partner's last turn")
+_RUNS = "tertulia.metrics.shared_runs:"
+METRICS.add("shared run of N turns", _RUNS + "SHARED", "share of pairs of conversations with an identical run of turns")
+METRICS.add("copied run of N turns", _RUNS + "COPIED", "share of conversations with a run of turns of the training set")
 
 _LIKELIHOOD = "tertulia.metrics.likelihood:"
 METRICS.add("perplexity", _LIKELIHOOD + "PERPLEXITY", "perplexity per word, whatever the model's tokens")
