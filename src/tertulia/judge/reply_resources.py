@@ -5,10 +5,7 @@ protocol. The defaults are packaged models, so that they work offline; an entail
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Protocol
-
-import numpy as np
 
 from tertulia.core.dialogue import Dialogue, Persona, Turn
 from tertulia.core.errors import UsageError
@@ -18,13 +15,16 @@ from tertulia.metrics.metric import ReplyExample
 from tertulia.metrics.reference_free import WordIdf, unit
 from tertulia.models.classifiers.entailment import EntailmentClassifier
 from tertulia.models.classifiers.text_classifier import TextClassifier
-from tertulia.models.sentence_encoder import SentenceEncoder, packaged_words
+from tertulia.models.generators.teachers import cached
+from tertulia.models.sentence_encoder import SentenceEncoder
 from tertulia.models.text_likelihood import TextScorer
 from tertulia.talk.bot import RankingBot
 from tertulia.talk.bots.generative import BaseGenerativeBot
 from tertulia.talk.spec import make_bot
 
 DEFAULT_LANGUAGE_MODEL = "smollm2"
+RELATED_TURNS = 4
+"""Turns that a reply should be related to; chosen with benchmarks/reply_scores.py."""
 
 
 class ReplyRanker(Protocol):
@@ -60,16 +60,18 @@ def ranker(spec: str) -> ReplyRanker:
 
 
 class SentenceSimilarity:
-    """The cosine of a reply and the turn before it."""
+    """The mean cosine of a reply with the last turns before it."""
 
     def __init__(self, encoder: SentenceEncoder) -> None:
-        self.encoder = encoder
+        self.encode = cached(encoder.encode)
 
     def scores(self, batch: Sequence[ReplyExample]) -> list[float]:
         """Cosines from -1 to 1."""
-        turns = unit(self.encoder.encode([one.context[-1] for one in batch]))
-        replies = unit(self.encoder.encode([one.reply for one in batch]))
-        return [float(value) for value in np.sum(turns * replies, axis=1)]
+        replies = unit(self.encode([one.reply for one in batch]))
+        scores = []
+        for one, reply in zip(batch, replies, strict=True):
+            scores.append(float((unit(self.encode(one.context[-RELATED_TURNS:])) @ reply).mean()))
+        return scores
 
 
 class BotRanker:
@@ -94,11 +96,8 @@ def as_ask(example: ReplyExample) -> Ask:
 
 
 def idf(spec: str) -> WordIdf:
-    """Word ranks of a packaged vocabulary of general English, or counts in the turns of some data."""
-    if not spec:
-        return WordIdf.of_ranks(packaged_words())
-    data = SAMPLE if spec == SAMPLE else Path(spec)
-    return WordIdf.of_texts(turn.text for dialogue in load_dialogues(data) for turn in dialogue.turns)
+    """Counts in the turns of the sample, or of other data."""
+    return WordIdf.of_texts(turn.text for dialogue in load_dialogues(spec or SAMPLE) for turn in dialogue.turns)
 
 
 def entailment(spec: str) -> EntailmentClassifier:

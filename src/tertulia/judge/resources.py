@@ -33,8 +33,8 @@ RESOURCES.add("word_vectors", _HERE + "word_vectors", "word vectors: minilm, or 
 RESOURCES.add("training_turns", _HERE + "training_turns", "the turns of a training set: a file or folder of dialogues")
 _REPLIES = "tertulia.judge.reply_resources:"
 RESOURCES.add("language_model", _REPLIES + "language_model", "smollm2, hf:NAME_OR_FOLDER, or a generative run's folder")
-RESOURCES.add("ranker", _REPLIES + "ranker", "cosine of MiniLM's sentence vectors, or a bot that ranks, or its folder")
-RESOURCES.add("idf", _REPLIES + "idf", "word ranks of MiniLM's vocabulary, or data to count words in")
+RESOURCES.add("ranker", _REPLIES + "ranker", "minilm (cosine of sentence vectors), or a bot that ranks, or its folder")
+RESOURCES.add("idf", _REPLIES + "idf", "how rare words are: counts in the sample, or in other data")
 RESOURCES.add(
     "entailment", _REPLIES + "entailment", "hf:NAME_OR_FOLDER of an inference classifier; there is no default"
 )

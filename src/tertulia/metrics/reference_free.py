@@ -109,12 +109,6 @@ class WordIdf:
         most, fewest = log(max(counts.values())), log(min(counts.values()))
         return cls({word: (most - log(count)) / ((most - fewest) or 1.0) for word, count in counts.items()})
 
-    @classmethod
-    def of_ranks(cls, by_frequency: Sequence[str]) -> Self:
-        """From words in order of their frequency, which by Zipf's law is proportional to 1 / rank."""
-        size = log(max(2, len(by_frequency)))
-        return cls({word: log(rank) / size for rank, word in enumerate(by_frequency, 1)})
-
     def of(self, word: str) -> float:
         """The value of a word; a compound ("don't", "well-known") that is not listed has that of its rarest part."""
         if word in self.by_word:

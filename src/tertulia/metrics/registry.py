@@ -72,12 +72,10 @@ METRICS.add("words per reply", _LIKELIHOOD + "LENGTH", "length of a generated re
 METRICS.add("seconds per reply", _LIKELIHOOD + "SECONDS", "time to generate a reply on this machine")
 
 _FOLLOW_UPS = "tertulia.metrics.follow_ups:"
-METRICS.add("follow-up: overall", _FOLLOW_UPS + "OVERALL_FOLLOW_UP", "mean of the follow-up scores of all aspects")
+METRICS.add("follow-up: overall", _FOLLOW_UPS + "OVERALL", "how unlikely complaints of any kind are after a reply")
 for _aspect in "interesting engaging specific relevant correct sensible understandable fluent".split():
     METRICS.add(
-        f"follow-up: {_aspect}",
-        _FOLLOW_UPS + _aspect.upper(),
-        f"whether likely follow-ups are those to {_aspect} replies",
+        f"follow-up: {_aspect}", _FOLLOW_UPS + _aspect.upper(), f"how unlikely complaints are that it is not {_aspect}"
     )
 _REFERENCE_FREE = "tertulia.metrics.reference_free:"
 METRICS.add("reply likelihood", _REFERENCE_FREE + "LIKELIHOOD", "log-probability per token under a language model")

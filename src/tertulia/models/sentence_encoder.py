@@ -158,12 +158,6 @@ def _ends(tokenizer: Tokenizer) -> tuple[int, int]:
     return ids[0], ids[-1]
 
 
-def packaged_words() -> list[str]:
-    """The complete words in the vocabulary of all-MiniLM-L6-v2, lower case, which lists them by falling frequency."""
-    vocabulary: dict[str, int] = Tokenizer.from_file(str(_packaged() / TOKENIZER)).get_vocab()
-    return [word for word in sorted(vocabulary, key=vocabulary.__getitem__) if word.isalnum()]
-
-
 @lru_cache(maxsize=1)
 def _packaged() -> Path:
     """The folder inside the package, after a check of its weights."""

@@ -14,7 +14,7 @@ from tertulia.models.generator import DialogueView, Generator, Nll, eval_mode
 from tertulia.models.hf.generator import HuggingFaceGenerator
 from tertulia.models.likelihood import log_likelihoods
 
-MAX_TURNS = 12
+MAX_TURNS = 6
 """Turns of a prompt that the model reads, the last ones: what is further back changes little and costs time."""
 BATCH_TOKENS = 2048
 """Tokens encoded together: prompts, padding included, and continuations."""
