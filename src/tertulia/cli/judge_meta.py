@@ -3,7 +3,7 @@
 from tertulia.cli.command import command
 from tertulia.cli.output import Bars
 from tertulia.cli.report import print_report
-from tertulia.judge.hybrid import HybridConfig, run_hybrid
+from tertulia.judge.hybrid import HybridConfig, describe_sources, run_hybrid
 from tertulia.judge.meta import MetaConfig, describe_ratings, run_meta
 from tertulia.judge.proxy import ProxyConfig, run_proxy
 from tertulia.judge.report import report_run, save_judged
@@ -31,7 +31,8 @@ def hybrid(settings: HybridConfig, *, as_json: bool) -> None:
     with Bars() as bars:
         run = run_hybrid(settings, bars)
         bars.step("Reporting")
-        report = save_judged(run, settings.out) if settings.out else report_run(run, plots=False)
+        sources = describe_sources(settings)
+        report = save_judged(run, settings.out, data=sources) if settings.out else report_run(run, plots=False)
     print_report(report, as_json=as_json)
 
 

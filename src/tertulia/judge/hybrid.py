@@ -15,14 +15,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
 from tertulia.artefacts.files import fingerprint, read_json, sha256_of, write_json
 from tertulia.artefacts.manifest import MANIFEST, open_folder, read_manifest, seal
-from tertulia.core.config import Config
+from tertulia.core.config import Cli, Config
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError, UnknownName, UsageError
 from tertulia.core.progress import Progress, Silent
@@ -72,7 +72,7 @@ class HybridConfig(Config):
     """Judged run with metrics of the bots' self-play, to which the metric is applied."""
     aspect: str | None = None
     """What people rated and the metric is to predict; by default quality or overall."""
-    features: Strings = ()
+    features: Annotated[Strings, Cli("--feature")] = ()
     """Metrics to combine, one per option; by default all of --metrics."""
     level: Literal["dialogue", "turn"] = "dialogue"
     """Whether conversations or single replies were rated."""
@@ -141,7 +141,8 @@ def run_hybrid(config: HybridConfig, progress: Progress | None = None) -> Judged
     run = judge_hybrid(data, selfplay, config, progress)
     if config.model is not None:
         model = fit(data.rows, data.ratings, data.features, data.bots, method=config.method, clusters=data.clusters)
-        save_hybrid(model, config.model, aspect=data.aspect, bots=sorted(set(data.bots)), sources=_sources(config))
+        fitted_on = config.model_copy(update={"selfplay": None})
+        save_hybrid(model, config.model, aspect=data.aspect, bots=sorted(set(data.bots)), sources=_sources(fitted_on))
     return run
 
 
@@ -330,8 +331,14 @@ def load_hybrid(folder: Path) -> tuple[LinearModel, Mapping[str, Json]]:
         raise DataError(f"{folder} is damaged ({error}).", hint="Fit it again with `judge hybrid --model`.") from None
 
 
+def describe_sources(config: HybridConfig) -> dict[str, Json]:
+    """Paths and digest of the judged runs that a hybrid metric was fitted on or applied to."""
+    sources = _sources(config)
+    return {"path": ", ".join(sources), "split": None, "digest": fingerprint(sources.values())}
+
+
 def _sources(config: HybridConfig) -> dict[str, str]:
-    folders = [config.ratings, *map(Path, config.metrics)]
+    folders = [config.ratings, *map(Path, config.metrics), config.selfplay]
     return {folder.name: fingerprint([sha256_of(folder / MANIFEST)]) for folder in folders if folder is not None}
 
 

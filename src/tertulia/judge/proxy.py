@@ -131,10 +131,10 @@ def corrected_r2(line: LineFit, scores: Sequence[Estimate]) -> Estimate:
 
 def _human_figures(run: JudgedRun, wanted: str) -> dict[str, Estimate]:
     """Figures by bot of the metric, or of the question, of that name."""
-    rated = [key for key in run.estimates() if run.metrics[key[2]].unit == "rating"]
+    rated = {key: e for key, e in run.estimates().items() if run.metrics[key[2]].unit == "rating"}
     if not rated:
         raise DataError("The first run has no scores by people.", hint="Give the report of a study first.")
-    chosen = {s: e for (s, setting, metric), e in run.estimates().items() if wanted in (metric, setting)}
+    chosen = {subject: e for (subject, setting, metric), e in rated.items() if wanted in (metric, setting)}
     if not chosen:
         raise UnknownName("score by people", wanted, {setting or metric for _, setting, metric in rated})
     return chosen
