@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from tertulia.core.dialogue import Json
@@ -26,7 +27,7 @@ LEVELS: Mapping[str, str] = {
 }
 """What is correlated, by level."""
 WIDE = 6
-"""Tables with more aspects than this are in the files, and the terminal shows the correlations alone."""
+"""Tables with more aspects than this are in the files alone; the terminal shows the main aspect."""
 
 
 class CorrelationRow(NamedTuple):
@@ -78,7 +79,12 @@ def correlation_sections(run: JudgedRun, figures: object = None) -> list[Section
     sections = [*_agreement_sections(run)]
     for level in dict.fromkeys(row.level for row in rows):
         own = [row for row in rows if row.level == level]
-        sections += [_matrix_section(level, own), _list_section(level, own)]
+        wide = len({row.aspect for row in own}) > WIDE
+        main = [row for row in own if row.aspect == _main_aspect(own)]
+        sections += [replace(_matrix_section(level, own), detail=wide), *([_list_section(level, main)] if wide else [])]
+        sections.append(
+            replace(_list_section(level, own, f"All correlations, {LEVELS.get(level, level)}"), detail=True)
+        )
     return sections
 
 
@@ -87,16 +93,35 @@ def _matrix_section(level: str, rows: Sequence[CorrelationRow]) -> Section:
     kind: CorrelationKind = "spearman"
     cells = {(r.metric, r.aspect): r.correlation for r in rows if r.correlation.kind == kind}
     shown = _value if len(aspects) > WIDE else _with_interval
+    short_names = _without_level(aspects)
     table = [(m, *(shown(cells[m, a]) if (m, a) in cells else "" for a in aspects)) for m in metrics]
     maps = [_map(level, kind, rows) for kind in KINDS if any(r.correlation.kind == kind for r in rows)]
     n = max((r.correlation.estimate.n for r in rows), default=0)
     title = f"Spearman with people's ratings, {LEVELS.get(level, level)} (n = {n})"
     notes = ("* p < .05, ** p < .01, not corrected for the number of correlations.",)
-    return Section(title, ("metric", *aspects), tuple(table), notes, tuple(maps))
+    return Section(title, ("metric", *short_names), tuple(table), notes, tuple(maps))
 
 
-def _list_section(level: str, rows: Sequence[CorrelationRow]) -> Section:
-    """Everything, one row per metric and aspect."""
+def _without_level(aspects: Sequence[str]) -> list[str]:
+    """Names of aspects without the level that they have in common.
+
+    >>> _without_level(["turn fluent", "turn overall"]), _without_level(["fluent", "turn overall"])
+    (['fluent', 'overall'], ['fluent', 'turn overall'])
+    """
+    for level in ("turn ", "dialogue "):
+        if all(aspect.startswith(level) for aspect in aspects):
+            return [aspect.removeprefix(level) for aspect in aspects]
+    return list(aspects)
+
+
+def _main_aspect(rows: Sequence[CorrelationRow]) -> str:
+    """The one that people were asked about the whole; else the first."""
+    aspects = dict.fromkeys(row.aspect for row in rows)
+    return next((a for part in ("overall", "quality") for a in aspects if part in a), next(iter(aspects)))
+
+
+def _list_section(level: str, rows: Sequence[CorrelationRow], title: str = "") -> Section:
+    """One row per metric and aspect."""
     cells = {(r.metric, r.aspect, r.correlation.kind): r.correlation for r in rows}
     table = [
         (
@@ -108,18 +133,20 @@ def _list_section(level: str, rows: Sequence[CorrelationRow]) -> Section:
         for metric, aspect in dict.fromkeys((r.metric, r.aspect) for r in rows)
     ]
     head = ("metric", "aspect", *(text for kind in KINDS for text in (kind, "p")), "n")
-    return Section(f"All correlations, {LEVELS.get(level, level)}", head, tuple(table), detail=True)
+    return Section(title or f"Correlation with {rows[0].aspect}, {LEVELS.get(level, level)}", head, tuple(table))
 
 
 def _cells(correlation: Correlation | None) -> tuple[str, str]:
     if correlation is None:
         return "", ""
     p = correlation.p
-    return short(correlation.estimate), "-" if p != p else f"{p:.4f}"
+    return short(correlation.estimate), "-" if p != p else "<.0001" if p < 1e-4 else f"{p:.4f}"
 
 
 def _map(level: str, kind: CorrelationKind, rows: Iterable[CorrelationRow]) -> Plot:
-    cells = {(r.metric, r.aspect): r.correlation.estimate.value for r in rows if r.correlation.kind == kind}
+    own = [row for row in rows if row.correlation.kind == kind]
+    names = dict(zip((aspects := list(dict.fromkeys(r.aspect for r in own))), _without_level(aspects), strict=True))
+    cells = {(r.metric, names[r.aspect]): r.correlation.estimate.value for r in own}
     caption = f"{kind.capitalize()} of metrics with people's ratings, {LEVELS.get(level, level)}"
     return Plot(f"{level.replace(' ', '-')}-{kind}.svg", heat_map(cells, title=kind.capitalize()), caption)
 
