@@ -80,7 +80,11 @@ def print_metrics(name: str, run: JudgedRun) -> dict[str, float]:
     """The table of one set, best metrics first."""
     figures = {}
     for level in ("turn", "dialogue"):
-        rows = [r for r in read_rows(run) if r.level == level and r.correlation.kind == "spearman"]
+        rows = [
+            r
+            for r in read_rows(run)
+            if r.level == level and r.correlation.kind == "spearman" and r.correlation.estimate.n
+        ]
         rows.sort(key=lambda row: -abs(np.nan_to_num(row.correlation.estimate.value)))
         ceilings = {
             r["aspect"]: r["ceiling"]["spearman"]["value"] for r in run.details[AGREEMENT] if r["level"] == level

@@ -49,7 +49,7 @@ from tertulia.metrics.registry import METRICS, metric_named
 
 ALL = "all"
 """Instead of names: every metric whose resources have a default."""
-WITH_REFERENCES = ("f1", "embedding average", "embedding extrema", "embedding greedy")
+WITH_REFERENCES = ("f1", "rouge-l", "embedding average", "embedding extrema", "embedding greedy")
 """Metrics that compare with a reference: of several, the best one counts."""
 SO_FAR = ", so far"
 """Ends the names of conversation metrics that were computed up to a rated reply."""
@@ -111,7 +111,7 @@ def named_metrics(names: Sequence[str], ratings: RatedSet, *, so_far: bool = Fal
             metric
             for metric in known
             if units.get(metric.unit) and metric.reduction == "mean" and not _WITHOUT_DEFAULT & set(metric.needs)
-            if metric.name not in WITH_REFERENCES or any(one.references for one in ratings.replies)
+            if not needs_reference(metric) or any(one.references for one in ratings.replies)
         ]
     metrics = [metric_named(name) for name in dict.fromkeys(names)]
     for metric in metrics:
@@ -155,7 +155,7 @@ def compute_scores(
 
     for metric in metrics:
         progress.note(metric.name)
-        if metric.name in WITH_REFERENCES:
+        if needs_reference(metric):
             add(metric.name, ratings.replies, _best_of_references(metric, ratings.replies, resources))
         elif metric.unit == "reply":
             add(metric.name, ratings.replies, metric.measure(replies, resources)[0].tolist())
@@ -166,6 +166,11 @@ def compute_scores(
                 add(metric.name + SO_FAR, ratings.replies, metric.measure(before, resources)[0].tolist())
         progress.advance()
     return scores
+
+
+def needs_reference(metric: Metric) -> bool:
+    """Whether a metric compares a reply with a reference; a plugin's metric sees the first reference alone."""
+    return metric.name in WITH_REFERENCES or metric.name.startswith("bleu-")
 
 
 def reply_example(one: RatedReply, reference: str | None = None) -> ReplyExample:
