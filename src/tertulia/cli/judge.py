@@ -3,6 +3,8 @@
 from tertulia.cli.command import command
 from tertulia.cli.help import App
 from tertulia.cli.judge_conversations import conversations
+from tertulia.cli.judge_meta import hybrid, meta, proxy
+from tertulia.cli.judge_replies import replies
 from tertulia.cli.output import Bars, print_problems
 from tertulia.cli.report import print_report
 from tertulia.core.codec import Problems
@@ -94,6 +96,10 @@ def samples(settings: SamplesConfig, *, as_json: bool) -> None:
 
 
 app.command()(conversations)
+app.command()(meta)
+app.command()(hybrid)
+app.command()(proxy)
+app.command()(replies)
 
 
 def _report(run: JudgedRun, settings: JudgeConfig) -> RunReport:

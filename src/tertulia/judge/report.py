@@ -38,6 +38,9 @@ TITLES = {
     "conversations": "What conversations are like",
     "curve": "What more training dialogues change",
     "study": "What people say",
+    "meta": "How well metrics agree with people",
+    "hybrid": "What people would say, from automatic metrics",
+    "proxy": "Whether a metric stands for people",
 }
 
 

@@ -31,6 +31,13 @@ RESOURCES.add("sentences", _HERE + "sentences", "sentence vectors: minilm, or hf
 RESOURCES.add("emotions", _HERE + "emotions", "emotions with valences: lexicon, or hf:NAME_OR_FOLDER")
 RESOURCES.add("word_vectors", _HERE + "word_vectors", "word vectors: minilm, or a file (GloVe's text, or .npz)")
 RESOURCES.add("training_turns", _HERE + "training_turns", "the turns of a training set: a file or folder of dialogues")
+_REPLIES = "tertulia.judge.reply_resources:"
+RESOURCES.add("language_model", _REPLIES + "language_model", "smollm2, hf:NAME_OR_FOLDER, or a generative run's folder")
+RESOURCES.add("ranker", _REPLIES + "ranker", "minilm (cosine of sentence vectors), or a bot that ranks, or its folder")
+RESOURCES.add("idf", _REPLIES + "idf", "how rare words are: counts in the sample, or in other data")
+RESOURCES.add(
+    "entailment", _REPLIES + "entailment", "hf:NAME_OR_FOLDER of an inference classifier; there is no default"
+)
 MINILM_DIMENSIONS = 100
 """As many as the GloVe vectors that the papers use. The first 100 principal components agree better with people and
 tell true from random replies better than all 384 dimensions (docs/metrics.md), and are faster."""

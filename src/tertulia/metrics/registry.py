@@ -71,6 +71,21 @@ METRICS.add("log-probability per token", _LIKELIHOOD + "LOGPROB", "of a generate
 METRICS.add("words per reply", _LIKELIHOOD + "LENGTH", "length of a generated reply")
 METRICS.add("seconds per reply", _LIKELIHOOD + "SECONDS", "time to generate a reply on this machine")
 
+_FOLLOW_UPS = "tertulia.metrics.follow_ups:"
+METRICS.add("follow-up: overall", _FOLLOW_UPS + "OVERALL", "how unlikely complaints of any kind are after a reply")
+for _aspect in "interesting engaging specific relevant correct sensible understandable fluent".split():
+    METRICS.add(
+        f"follow-up: {_aspect}", _FOLLOW_UPS + _aspect.upper(), f"how unlikely complaints are that it is not {_aspect}"
+    )
+_REFERENCE_FREE = "tertulia.metrics.reference_free:"
+METRICS.add("reply likelihood", _REFERENCE_FREE + "LIKELIHOOD", "log-probability per token under a language model")
+METRICS.add("reply likelihood gain", _REFERENCE_FREE + "LIKELIHOOD_GAIN", "what the context adds to it")
+METRICS.add("relatedness", _REFERENCE_FREE + "RELATEDNESS", "a ranker's score of a reply for its context")
+METRICS.add("specificity by idf", _REFERENCE_FREE + "IDF", "how rare the words of a reply are")
+METRICS.add("genericness", _REFERENCE_FREE + "GENERIC", "similarity of a reply to replies that fit any context")
+METRICS.add("contradicts persona", _REFERENCE_FREE + "CONTRADICTS", "whether a persona sentence contradicts a reply")
+METRICS.add("entailed by persona", _REFERENCE_FREE + "ENTAILED", "whether a persona sentence entails a reply")
+
 _HUMAN = "tertulia.metrics.human:"
 METRICS.add("sensibleness", _HUMAN + "SENSIBLENESS", "share of bot turns that make sense to people")
 METRICS.add("specificity", _HUMAN + "SPECIFICITY", "share of bot turns that make sense and are specific")
