@@ -7,6 +7,8 @@ protocol. The defaults are packaged models, so that they work offline; an entail
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
+
 from tertulia.core.dialogue import Dialogue, Persona, Turn
 from tertulia.core.errors import UsageError
 from tertulia.core.reply import Ask
@@ -67,11 +69,13 @@ class SentenceSimilarity:
 
     def scores(self, batch: Sequence[ReplyExample]) -> list[float]:
         """Cosines from -1 to 1."""
+        contexts = [one.context[-RELATED_TURNS:] for one in batch]
         replies = unit(self.encode([one.reply for one in batch]))
-        scores = []
-        for one, reply in zip(batch, replies, strict=True):
-            scores.append(float((unit(self.encode(one.context[-RELATED_TURNS:])) @ reply).mean()))
-        return scores
+        turns = iter(unit(self.encode([text for context in contexts for text in context])))
+        return [
+            float(np.mean([next(turns) @ reply for _ in context]))
+            for context, reply in zip(contexts, replies, strict=True)
+        ]
 
 
 class BotRanker:
