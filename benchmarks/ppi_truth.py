@@ -2,8 +2,8 @@
 
     python benchmarks/ppi_truth.py [--quick] [--repeats 500] [--seed 0]
 
-In every repeat a judge labels all units and people label a random part. Judges: good (right in about nine of ten cases),
-useless (a coin), biased (says yes too often). Labels: single turns; turns that cluster in conversations, whole
+In every repeat a judge labels all units and people label a random part. Judges: good (right in about nine of ten
+cases), useless (a coin), biased (says yes too often). Labels: single turns; turns that cluster in conversations, whole
 conversations or single turns of them labelled by people; ratings from 1 to 7 by three raters each; votes with ties; a
 very good judge and very few labels. The truth is the expected label over the population, computed by quadrature, not by
 the code under test. Reported: coverage of 95 % intervals with its Monte Carlo error, mean widths of the intervals of
@@ -96,7 +96,7 @@ def conversations(
 
 
 def ratings(noise: float, labelled: int, count: int, each: int = 3) -> Scenario:
-    """Conversations rated from 1 to 7 by several raters, and by a judge who sees the quality with noise and leniency."""
+    """Conversations rated from 1 to 7 by several raters, and by a lenient judge who sees the quality with noise."""
     quality_sd, rater_sd, raters, centre = 1.0, 0.8, 40, 4.6
 
     def scale(x: Floats) -> Floats:

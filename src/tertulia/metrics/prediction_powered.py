@@ -353,4 +353,4 @@ SPECIFICITY = _row("specificity", "share of specific turns by people, with the h
 SSA = _row("SSA", "mean of sensibleness and specificity by people, with the help of an automatic judge")
 RATING = _row("rating", "mean of people's ratings, with the help of an automatic judge")
 YES = _row("share of yes", "share of yes by people, with the help of an automatic judge")
-WINS = _row("wins", "share of people's votes for the subject, with the help of an automatic judge")
+WINS = _row("wins", "share of people's votes for the subject, ties as half, with the help of an automatic judge")
