@@ -274,7 +274,7 @@ def _one_way(influence: Floats, codes: Codes) -> tuple[float, float]:
 
 def _sums(influence: Floats, codes: Codes, data: _Data) -> Floats:
     count = int(max(data.cluster.max(), data.other_cluster.max(initial=0))) + 1
-    return np.bincount(codes, weights=influence, minlength=count)
+    return np.asarray(np.bincount(codes, weights=influence, minlength=count), dtype=np.float64)
 
 
 def _cross_fitted(data: _Data, seed: int) -> Floats:

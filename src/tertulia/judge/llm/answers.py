@@ -172,10 +172,10 @@ class Judge:
 
     def _read(self, task: Task, record: dict[str, Json], *, attempts: int) -> Answer:
         value, soft = parse_answer(task.question, str(record["text"])), record.get("expected")
-        number = math.nan if value is None else value
-        is_soft = value is not None and soft is not None and self.settings.logprobs
         checkpoint = str(record.get("checkpoint") or "")
-        return Answer(float(soft) if is_soft else number, str(record["text"]), attempts, is_soft, checkpoint)
+        if value is not None and soft is not None and self.settings.logprobs:
+            return Answer(float(soft), str(record["text"]), attempts, True, checkpoint)
+        return Answer(math.nan if value is None else value, str(record["text"]), attempts, False, checkpoint)
 
     def _call(self, task: Task, turns: Sequence[Turn]) -> dict[str, Json]:
         key = self._key(task, turns)

@@ -18,10 +18,10 @@ from tertulia.core.config import Config, InvalidKey, parse_toml, validate
 from tertulia.core.errors import DataError, UnknownName
 from tertulia.core.reply import TokenLogprob
 from tertulia.core.text import squash
+from tertulia.judge.llm.config import About
 from tertulia.judge.llm.units import JudgeUnit, Line, Shown
 
 Kind = Literal["yes-no", "scale", "pairwise"]
-About = Literal["reply", "conversation"]
 SSA, LIKERT, PAIRWISE = "ssa", "likert", "pairwise"
 VERSION = "1"
 """Of the prompts below; part of the key of a cached answer."""

@@ -201,7 +201,8 @@ def unit_of_item(item: JudgedItem, cluster: str, subject: str) -> JudgeUnit | No
         context = ()
     elif responses := content.get("responses"):
         shown = tuple(Shown(bot, str(text)) for bot, text in zip(bots, responses, strict=True))
-    elif content.get("reply"):
+    elif content.get("reply") and (context or not str(content.get("target", "")).startswith("turn")):
+        # The turns of a study's chats come without what was said before them: nothing to judge them by.
         shown = (Shown(subject, str(content["reply"])),)
     return JudgeUnit(rated or item.unit, cluster, shown, context, rated) if shown else None
 
