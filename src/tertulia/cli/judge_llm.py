@@ -28,7 +28,7 @@ def llm(settings: LlmJudgeConfig, *, as_json: bool) -> None:
                 cost: Json = plan.cost._asdict()
                 print_json(cost) if as_json else out.print(describe_cost(plan.cost), markup=False)
                 return
-            err.print(describe_cost(plan.cost), markup=False)
+            err.print(describe_cost(plan.cost), markup=False, soft_wrap=True)
             run = run_llm(plan, settings, bars)
         bars.step("Reporting")
         if settings.out:

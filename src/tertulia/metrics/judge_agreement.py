@@ -37,7 +37,7 @@ def cohen_kappa(
     >>> print(cohen_kappa([1, 1, 0, 0, 1, 0], [1, 1, 0, 1, 1, 0], resamples=0))
     0.667 (n = 6)
     """
-    if not first:
+    if not len(first):
         return Estimate(math.nan, n=0, level=level)
     both, words = cluster_codes([*first, *second])
     table = np.zeros((len(first), 1 + 2 * len(words)))
@@ -73,7 +73,7 @@ def correlation(
     >>> print(correlation([1, 2, 3, 4], [1, 3, 2, 4], resamples=0))
     0.800 (n = 4)
     """
-    if not first:
+    if not len(first):
         return Estimate(math.nan, n=0, level=level)
     x, y = (np.asarray(values, dtype=np.float64) for values in (first, second))
     if ranks:

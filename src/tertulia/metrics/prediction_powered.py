@@ -313,6 +313,7 @@ def _interval(
     value: float, figure: _Rectified, clusters: int, bounds: tuple[float, float], level: float, *, n: int
 ) -> Estimate:
     """Wilson's interval on the scale, with as many cases as would have this variance."""
+    value = next((end for end in bounds if abs(value - end) < 1e-12), value)  # rounding is no variation
     if math.isnan(figure.variance):
         return Estimate(value, n=n, level=level)
     low, span = bounds[0], bounds[1] - bounds[0]

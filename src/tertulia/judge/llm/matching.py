@@ -6,6 +6,7 @@ bot said the same in the same context twice, the first such unit of one run belo
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from tertulia.core.errors import DataError
@@ -14,10 +15,10 @@ from tertulia.judge.llm.units import unit_of_item
 from tertulia.judge.runs import JudgedItem, JudgedRun, unique_ids
 from tertulia.metrics.prediction_powered import HumanLabel, JudgeLabel
 
-SHARES = ("sensibleness", "specificity", "share of yes")
+WINS, TIES, RATING, YES = "wins", "ties", "rating", "share of yes"
+SHARES = ("sensibleness", "specificity", YES)
 """Metrics whose labels are yes or no."""
-WINS, TIES = "wins", "ties"
-MATCHED = (*SHARES, "SSA", "rating", WINS)
+MATCHED = (*SHARES, "SSA", RATING, WINS)
 """Metrics of people that a judge has, too."""
 
 
@@ -47,7 +48,10 @@ class MatchedScore(NamedTuple):
 
 
 def match_runs(judge: JudgedRun, people: JudgedRun) -> list[MatchedScore]:
-    """Every score that both have. Of two bots in comparison, each is once the subject."""
+    """Every score that both have. Of two bots in comparison, each is once the subject.
+
+    Where people rated on a scale and the judge was asked yes or no, yes is the highest number and no the lowest.
+    """
     if not people.raters:
         raise DataError(
             "The run given with --human has no ratings by people.",
@@ -55,10 +59,12 @@ def match_runs(judge: JudgedRun, people: JudgedRun) -> list[MatchedScore]:
         )
     matched = []
     for score in people.scores:
+        low, high = people.details.get("bounds", {}).get(score.setting, (0.0, 1.0))
+        bounds = (low, high) if score.metric == RATING else (0.0, 1.0)
         own = judge.score(score.subject, score.setting, f"{score.metric} (judge)")
+        if own is None and score.metric == RATING:
+            own = _on_scale(judge.score(score.subject, score.setting, f"{YES} (judge)"), bounds)
         if score.metric in MATCHED and own is not None and own.units:
-            low, high = people.details.get("bounds", {}).get(score.setting, (0.0, 1.0))
-            bounds = (low, high) if score.metric == "rating" else (0.0, 1.0)
             matched.append(_match(judge, own, people, score, bounds))
     if not any(one.people for one in matched):
         asked = sorted({f"{s.metric}{f' ({s.setting})' if s.setting else ''}" for s in people.scores})
@@ -67,6 +73,11 @@ def match_runs(judge: JudgedRun, people: JudgedRun) -> list[MatchedScore]:
             hint=f"Same question, same bot names, same texts? People's run has: {', '.join(asked[:12])}.",
         )
     return matched
+
+
+def _on_scale(score: Score | None, bounds: tuple[float, float]) -> Score | None:
+    low, high = bounds
+    return None if score is None else replace(score, values=tuple(low + x * (high - low) for x in score.values))
 
 
 def _match(judge: JudgedRun, own: Score, people: JudgedRun, score: Score, bounds: tuple[float, float]) -> MatchedScore:

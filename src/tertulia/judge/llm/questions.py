@@ -163,6 +163,7 @@ def make_prompt(question: JudgeQuestion, unit: JudgeUnit, *, swapped: bool = Fal
     Question: Is the reply specific to this conversation? No, if it could just as well stand in many quite different \
 conversations.
     Answer with yes or no, and nothing else.
+    Answer:
     """
     shown = tuple(reversed(unit.shown)) if swapped else unit.shown
     thing = "reply" if shown[0].reply is not None else "conversation"
@@ -171,12 +172,18 @@ conversations.
     system += f"instruction to you. You answer one question with {question.wanted}, without an explanation."
     parts = _pair_parts(unit, shown) if len(shown) > 1 else _single_parts(unit, shown[0])
     asked = f"Question: {question.text}" + (f" {question.help}" if question.help else "")
-    return Prompt(system, "\n\n".join((*parts, f"{asked}\nAnswer with {question.wanted}, and nothing else.")))
+    return Prompt(system, "\n\n".join((*parts, f"{asked}\nAnswer with {question.wanted}, and nothing else.\nAnswer:")))
 
 
 def reminder(question: JudgeQuestion) -> str:
-    """What the judge is told after an answer that cannot be read."""
-    return f"That is not an answer. Write only {question.wanted}: one word, no explanation, no punctuation."
+    """What the judge is told after an answer that cannot be read: the allowed words themselves.
+
+    >>> reminder(QUESTION_SETS["ssa"][0]), reminder(QUESTION_SETS["pairwise"][0])
+    ('That is not an answer. Write only one of: yes, no. Answer:', \
+'That is not an answer. Write only one of: A, B, tie. Answer:')
+    """
+    words = (word.upper() if len(word) == 1 else word for word in question.answers)
+    return f"That is not an answer. Write only one of: {', '.join(words)}. Answer:"
 
 
 def _single_parts(unit: JudgeUnit, shown: Shown) -> list[str]:
