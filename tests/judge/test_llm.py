@@ -99,7 +99,7 @@ REPLIES = ("I see.", "banana banana", "That is a lovely red bicycle", "mumble", 
 
 
 def conversation(number: int, bot: str, texts: Sequence[str] = REPLIES) -> Dialogue:
-    turns = [Turn("A", "Hi!")]
+    turns = [Turn("A", f"Hi, here is {number}!")]
     for text in texts:
         turns.append(Turn("B", f"{text}", meta={"provenance": {"bot": bot}}))
         turns.append(Turn("A", f"Go on, {number}."))
@@ -141,7 +141,7 @@ def test_ssa_follows_the_rule_of_meena_and_unreadable_answers_are_counted(data: 
     assert asked == run.details["judge"]["calls"] == 30 + 18 + 6 + 6 + 6
     assert again.details["judge"]["calls"] == 0
     assert len(bot.prompts) == asked
-    assert [score.values for score in again.scores] == pytest.approx([s.values for s in run.scores], nan_ok=True)
+    assert all(a.values == pytest.approx(b.values, nan_ok=True) for a, b in zip(again.scores, run.scores, strict=True))
     item = run.items[2]
     assert item.content["temperature"] == 0.0
     assert [call["answer"] for call in item.content["asked"]] == ["yes", "yes"]
@@ -234,6 +234,17 @@ def test_a_killed_run_goes_on_where_it_was(data: Path, tmp_path: Path) -> None:
         run = judged(settings)
         assert run.details["judge"]["calls"] == 66 - kept
         assert judged(settings).details["judge"]["calls"] == 0
+
+
+def test_equal_questions_are_asked_once(tmp_path: Path) -> None:
+    file = tmp_path / "talk.jsonl"
+    turns = (Turn("A", "Hi!"), Turn("B", "I see.", meta={"provenance": {"bot": "x"}}))
+    save_dialogues([Dialogue(f"d{i}", turns) for i in range(8)], file)
+    bot = RuleJudge()
+    with serving(bot, tmp_path) as endpoint:
+        run = judged(LlmJudgeConfig(data=(str(file),), endpoint=endpoint, cache=tmp_path / "cache"))
+    assert values(run, "SSA (judge)", "x") == [0.5] * 8
+    assert len(bot.prompts) == run.details["judge"]["calls"] == 2
 
 
 def test_kept_answers_survive_a_torn_line_and_two_writers(tmp_path: Path) -> None:

@@ -129,7 +129,17 @@ class Judge:
         return self._key(task, _conversation(task)) in self.cache
 
     def ask(self, tasks: Sequence[Task], progress: Callable[[int], None] = lambda n: None) -> list[Answer]:
-        """The answers to all tasks. If the endpoint fails, the answers so far are kept, and the failure is raised."""
+        """The answers to all tasks. If the endpoint fails, the answers so far are kept, and the failure is raised.
+
+        Equal tasks, such as those about the same reply to the same greeting, are asked once.
+        """
+        keys = [self._key(task, _conversation(task)) for task in tasks]
+        once = dict(zip(keys, tasks, strict=True))
+        progress(len(tasks) - len(once))
+        answers = dict(zip(once, self._ask_each(list(once.values()), progress), strict=True))
+        return [answers[key] for key in keys]
+
+    def _ask_each(self, tasks: Sequence[Task], progress: Callable[[int], None]) -> list[Answer]:
         failed = threading.Event()
 
         def work(task: Task) -> Answer | None:
@@ -221,7 +231,7 @@ class CostEstimate(NamedTuple):
     tasks: int
     """Questions, at most: whether a turn is specific is asked only if it makes sense."""
     calls: int
-    """Those without a kept answer; an answer that cannot be read costs one more."""
+    """Those without a kept answer, equal ones once; an answer that cannot be read costs one more."""
     prompt_tokens: int
     completion_tokens: int
     cost: float | None
@@ -232,7 +242,7 @@ def estimate_cost(
     judge: Judge, tasks: Sequence[Task], *, price_in: float | None = None, price_out: float | None = None
 ) -> CostEstimate:
     """Calls and tokens, by four characters per token; prices are per million tokens."""
-    new = [task for task in tasks if not judge.is_kept(task)]
+    new = list({task.prompt: task for task in tasks if not judge.is_kept(task)}.values())
     characters = sum(len(task.prompt.system) + len(task.prompt.user) for task in new)
     prompt = math.ceil(characters / CHARACTERS_PER_TOKEN) + 2 * TOKENS_PER_MESSAGE * len(new)
     completion = ANSWER_TOKENS * len(new)
