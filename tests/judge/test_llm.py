@@ -24,7 +24,7 @@ from tertulia.core.score import Score
 from tertulia.corpus.write import save_dialogues
 from tertulia.judge.llm.answers import AnswerCache
 from tertulia.judge.llm.config import LlmJudgeConfig
-from tertulia.judge.llm.questions import QUESTION_SETS, make_prompt, parse_answer, read_questions
+from tertulia.judge.llm.questions import QUESTION_SETS, expected_answer, make_prompt, parse_answer, read_questions
 from tertulia.judge.llm.run import planned_judge, run_llm
 from tertulia.judge.llm.units import JudgeUnit, Line, Shown, make_pairs, read_units
 from tertulia.judge.ppi import PpiConfig, run_ppi
@@ -333,6 +333,9 @@ def test_texts_cannot_pose_as_other_turns_and_answers_are_read_strictly() -> Non
     wrong = ("", "yes, but", "no no", "maybe", "1", "ja", "yes\nno", "Answer: yes")
     assert [text for text in wrong if parse_answer(question, text) is not None] == []
     assert [parse_answer(QUESTION_SETS["pairwise"][0], text) for text in ("A", "b.", "Tie", "C")] == [1, 0, 0.5, None]
+    unlikely = [TokenLogprob("The", -0.1, (TokenLogprob("The", -0.1), TokenLogprob("yes", -3.0)))]
+    assert expected_answer(question, unlikely) is None
+    assert expected_answer(question, None) is None
     with pytest.raises(UsageError, match="'likert'"):
         read_questions("likrt")
     with pytest.raises(DataError, match="same context"):

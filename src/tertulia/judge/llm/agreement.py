@@ -14,7 +14,7 @@ from statistics import fmean, median
 from tertulia.core.estimate import Estimate
 from tertulia.core.score import Score
 from tertulia.judge.document import Section, short
-from tertulia.judge.llm.matching import SHARES, WINS, MatchedScore, match_runs
+from tertulia.judge.llm.matching import RATING, SHARES, WINS, YES, MatchedScore, match_runs
 from tertulia.judge.runs import JudgedRun
 from tertulia.metrics import judge_labels
 from tertulia.metrics.agreement import Distance, UnitRating, krippendorff_alpha, majority_votes
@@ -61,8 +61,8 @@ def _verdicts(run: JudgedRun, people: JudgedRun | None, title: str) -> Section:
     for (subject, setting, metric), figure in run.estimates().items():
         if metric in aside:
             continue
-        own = theirs.get((subject, setting, metric.removesuffix(" (judge)")))
         name = metric.removesuffix(" (judge)")
+        own = theirs.get((subject, setting, name)) or (theirs.get((subject, setting, RATING)) if name == YES else None)
         rows.append(
             (subject, setting, name, short(figure), figure.n, *((short(own) if own else "",) if people else ()))
         )
@@ -167,7 +167,8 @@ def _figures(x: list[float], y: list[float], clusters: list[str], *, nominal: bo
 
 
 def _short(estimate: Estimate) -> str:
-    return "-" if math.isnan(estimate.value) else short(estimate)
+    """Of a single unit, nothing can be said."""
+    return "-" if math.isnan(estimate.value) or estimate.n < 2 else short(estimate)
 
 
 def _biases(run: JudgedRun, matched: Sequence[MatchedScore]) -> Section:

@@ -183,7 +183,7 @@ class Judge:
     def _read(self, task: Task, record: dict[str, Json], *, attempts: int) -> Answer:
         value, soft = parse_answer(task.question, str(record["text"])), record.get("expected")
         checkpoint = str(record.get("checkpoint") or "")
-        if value is not None and soft is not None and self.settings.logprobs:
+        if soft is not None and self.settings.logprobs:
             return Answer(float(soft), str(record["text"]), attempts, True, checkpoint)
         return Answer(math.nan if value is None else value, str(record["text"]), attempts, False, checkpoint)
 

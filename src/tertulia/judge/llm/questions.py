@@ -3,7 +3,8 @@
 The questions are those of the studies with people: SSA (Meena), five ratings of a conversation (self-play paper), one
 choice between two. Every question is one call with one short answer. The answer is read strictly: it is one of the
 allowed words and nothing else, or it does not count. Where the endpoint reports log-probabilities of the alternatives,
-the answer can be an expectation over the allowed words instead of the most probable one (Liu et al. 2023, G-Eval).
+the answer can be an expectation over the allowed words instead of the most probable one (Liu et al. 2023, G-Eval), if
+these have at least half of the probability of the first word.
 """
 
 import math
@@ -26,6 +27,8 @@ SSA, LIKERT, PAIRWISE = "ssa", "likert", "pairwise"
 VERSION = "1"
 """Of the prompts below; part of the key of a cached answer."""
 SENSIBLE, SPECIFIC = "sensible", "specific"
+MIN_PROBABILITY = 0.5
+"""Of all allowed words together, for an answer by log-probabilities."""
 
 
 class JudgeQuestion(Config):
@@ -239,6 +242,7 @@ def expected_answer(question: JudgeQuestion, tokens: Sequence[TokenLogprob] | No
     """The mean of the allowed values by the probabilities of the first token that says anything; None if unknown.
 
     A token stands for the only allowed word that it begins; scales beyond 9 are left out, since "1" may begin "10".
+    Where the allowed words have less than half of the probability, the model wants to say something else: None.
 
     >>> top = (TokenLogprob("Yes", -0.105), TokenLogprob(" no", -2.303))
     >>> round(expected_answer(QUESTION_SETS["ssa"][0], [TokenLogprob("Yes", -0.105, top)]), 3)
@@ -255,4 +259,4 @@ def expected_answer(question: JudgeQuestion, tokens: Sequence[TokenLogprob] | No
             probability = math.exp(token.logprob)
             total += probability
             weighted += probability * values.pop()
-    return weighted / total if total > 0 else None
+    return weighted / total if total >= MIN_PROBABILITY else None
