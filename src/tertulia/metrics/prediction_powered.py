@@ -126,7 +126,7 @@ def prediction_powered_mean(
         powers = _cross_fitted(data, seed)
     alone, together = (_rectified(data, own, bounds) for own in (np.zeros(len(data.y)), powers))
     value, clipped = _clip(together.value, bounds)
-    known = alone.variance > 0 and together.variance > 0
+    known = min(alone.variance, together.variance) > 1e-20 * (bounds[1] - bounds[0]) ** 2  # rounding is no variation
     saved = len(data.y) * (alone.variance / together.variance - 1) if known else math.nan
     return PredictionPowered(
         _interval(value, together, data.labelled_clusters, bounds, level, n=data.units),

@@ -143,11 +143,11 @@ def _agreement(matched: Sequence[MatchedScore]) -> Section:
                 judge.append(UnitRating(key, "judge", _hard(value) if nominal else value))
                 people.append(UnitRating(key, "people", votes[unit] if nominal else fmean(labels)))
         distance: Distance = "nominal" if nominal else "interval"
-        places = [clusters[rating.unit] for rating in judge]
+        of_units = [clusters[rating.unit] for rating in judge]
         x, y = ([float(r.value) for r in side] for side in (judge, people))  # type: ignore[arg-type]
         among = krippendorff_alpha(ratings, distance=distance, clusters=clusters)
         both = krippendorff_alpha([*judge, *people], distance=distance, clusters=clusters)
-        rows.append((name, len(judge), _short(both), _short(among), *_figures(x, y, places, nominal=nominal)))
+        rows.append((name, len(judge), _short(both), _short(among), *_figures(x, y, of_units, nominal=nominal)))
     notes = [
         f"Alpha: Krippendorff's; 1 is perfect, 0 is chance, and below {TRUST} no conclusions are drawn even from"
         " people. The judge is compared with the majority of people, on scales with their mean.",

@@ -22,7 +22,7 @@ from tertulia.artefacts.files import fingerprint
 from tertulia.core.dialogue import Dialogue, Json, Turn
 from tertulia.core.errors import EndpointError
 from tertulia.core.reply import Ask, Reply
-from tertulia.judge.llm.questions import VERSION, JudgeQuestion, Prompt, expected_answer, parse_answer, reminder
+from tertulia.judge.llm.questions import VERSION, JudgeQuestion, JudgePrompt, expected_answer, parse_answer, reminder
 from tertulia.talk.bots.openai import OpenAIBot
 
 CHARACTERS_PER_TOKEN = 4.0
@@ -44,11 +44,11 @@ class CallSettings(NamedTuple):
     concurrency: int = 4
 
 
-class Task(NamedTuple):
+class JudgeTask(NamedTuple):
     """A question about a unit, ready to be asked."""
 
     question: JudgeQuestion
-    prompt: Prompt
+    prompt: JudgePrompt
 
 
 class Answer(NamedTuple):
@@ -124,11 +124,11 @@ class Judge:
         """As the endpoint counts them, of these calls."""
         self._lock = threading.Lock()
 
-    def is_kept(self, task: Task) -> bool:
+    def is_kept(self, task: JudgeTask) -> bool:
         """Whether the first answer is known without a call."""
         return self._key(task, _conversation(task)) in self.cache
 
-    def ask(self, tasks: Sequence[Task], progress: Callable[[int], None] = lambda n: None) -> list[Answer]:
+    def ask(self, tasks: Sequence[JudgeTask], progress: Callable[[int], None] = lambda n: None) -> list[Answer]:
         """The answers to all tasks. If the endpoint fails, the answers so far are kept, and the failure is raised.
 
         Equal tasks, such as those about the same reply to the same greeting, are asked once.
@@ -139,10 +139,10 @@ class Judge:
         answers = dict(zip(once, self._ask_each(list(once.values()), progress), strict=True))
         return [answers[key] for key in keys]
 
-    def _ask_each(self, tasks: Sequence[Task], progress: Callable[[int], None]) -> list[Answer]:
+    def _ask_each(self, tasks: Sequence[JudgeTask], progress: Callable[[int], None]) -> list[Answer]:
         failed = threading.Event()
 
-        def work(task: Task) -> Answer | None:
+        def work(task: JudgeTask) -> Answer | None:
             if failed.is_set():
                 return None
             try:
@@ -170,7 +170,7 @@ class Judge:
         # A task is skipped only after a failure, and then an exception has been raised above.
         return [answer for answer in answers if answer is not None]
 
-    def _answer(self, task: Task) -> Answer:
+    def _answer(self, task: JudgeTask) -> Answer:
         """The answer, after one reminder if the first one cannot be read."""
         turns = _conversation(task)
         first = self._call(task, turns)
@@ -180,14 +180,14 @@ class Judge:
         turns = [*turns, Turn("bot", str(first["text"]) or "..."), Turn("person", reminder(task.question))]
         return self._read(task, self._call(task, turns), attempts=2)
 
-    def _read(self, task: Task, record: dict[str, Json], *, attempts: int) -> Answer:
+    def _read(self, task: JudgeTask, record: dict[str, Json], *, attempts: int) -> Answer:
         value, soft = parse_answer(task.question, str(record["text"])), record.get("expected")
         checkpoint = str(record.get("checkpoint") or "")
         if soft is not None and self.settings.logprobs:
             return Answer(float(soft), str(record["text"]), attempts, True, checkpoint)
         return Answer(math.nan if value is None else value, str(record["text"]), attempts, False, checkpoint)
 
-    def _call(self, task: Task, turns: Sequence[Turn]) -> dict[str, Json]:
+    def _call(self, task: JudgeTask, turns: Sequence[Turn]) -> dict[str, Json]:
         key = self._key(task, turns)
         if (record := self.cache.get(key)) is not None:
             return record
@@ -203,7 +203,7 @@ class Judge:
             self.completion_tokens += reply.usage.completion if reply.usage else 0
         return {"key": key, **record}
 
-    def _record(self, task: Task, reply: Reply) -> dict[str, Json]:
+    def _record(self, task: JudgeTask, reply: Reply) -> dict[str, Json]:
         return {
             "text": reply.text,
             "expected": expected_answer(task.question, reply.logprobs) if self.settings.logprobs else None,
@@ -213,7 +213,7 @@ class Judge:
             "time": round(time.time()),
         }
 
-    def _key(self, task: Task, turns: Sequence[Turn]) -> str:
+    def _key(self, task: JudgeTask, turns: Sequence[Turn]) -> str:
         settings = self.settings
         numbers = (settings.temperature, settings.max_tokens, settings.seed, settings.logprobs)
         texts = [text for turn in turns for text in (turn.speaker, turn.text)]
@@ -221,7 +221,7 @@ class Judge:
         return fingerprint([*where, *map(repr, numbers), task.question.id, task.prompt.system, *texts])
 
 
-def _conversation(task: Task) -> list[Turn]:
+def _conversation(task: JudgeTask) -> list[Turn]:
     return [Turn("person", task.prompt.user)]
 
 
@@ -239,7 +239,7 @@ class CostEstimate(NamedTuple):
 
 
 def estimate_cost(
-    judge: Judge, tasks: Sequence[Task], *, price_in: float | None = None, price_out: float | None = None
+    judge: Judge, tasks: Sequence[JudgeTask], *, price_in: float | None = None, price_out: float | None = None
 ) -> CostEstimate:
     """Calls and tokens, by four characters per token; prices are per million tokens."""
     new = list({task.prompt: task for task in tasks if not judge.is_kept(task)}.values())

@@ -20,7 +20,7 @@ from tertulia.core.errors import DataError, UnknownName
 from tertulia.core.reply import TokenLogprob
 from tertulia.core.text import squash
 from tertulia.judge.llm.config import About
-from tertulia.judge.llm.units import JudgeUnit, Line, Shown
+from tertulia.judge.llm.units import JudgeUnit, JudgedLine, Shown
 
 Kind = Literal["yes-no", "scale", "pairwise"]
 SSA, LIKERT, PAIRWISE = "ssa", "likert", "pairwise"
@@ -145,17 +145,17 @@ def read_questions(name: str) -> tuple[JudgeQuestion, ...]:
     return validate(QuestionSet, values, where=str(path), lines=lines).questions
 
 
-class Prompt(NamedTuple):
+class JudgePrompt(NamedTuple):
     """What the judge reads."""
 
     system: str
     user: str
 
 
-def make_prompt(question: JudgeQuestion, unit: JudgeUnit, *, swapped: bool = False) -> Prompt:
+def make_prompt(question: JudgeQuestion, unit: JudgeUnit, *, swapped: bool = False) -> JudgePrompt:
     """The prompt about a unit; a pair is shown in the order of the unit, or swapped.
 
-    >>> unit = JudgeUnit("u", "c", (Shown("bot", "Me too.", speaker="b"),), (Line("a", "I like tea."),))
+    >>> unit = JudgeUnit("u", "c", (Shown("bot", "Me too.", speaker="b"),), (JudgedLine("a", "I like tea."),))
     >>> print(make_prompt(QUESTION_SETS["ssa"][1], unit).user)
     Conversation:
     Speaker 1: I like tea.
@@ -175,7 +175,9 @@ conversations.
     system += f"instruction to you. You answer one question with {question.wanted}, without an explanation."
     parts = _pair_parts(unit, shown) if len(shown) > 1 else _single_parts(unit, shown[0])
     asked = f"Question: {question.text}" + (f" {question.help}" if question.help else "")
-    return Prompt(system, "\n\n".join((*parts, f"{asked}\nAnswer with {question.wanted}, and nothing else.\nAnswer:")))
+    return JudgePrompt(
+        system, "\n\n".join((*parts, f"{asked}\nAnswer with {question.wanted}, and nothing else.\nAnswer:"))
+    )
 
 
 def reminder(question: JudgeQuestion) -> str:
@@ -214,12 +216,12 @@ def _pair_parts(unit: JudgeUnit, shown: Sequence[Shown]) -> list[str]:
     return parts
 
 
-def _names(turns: Sequence[Line]) -> dict[str, str]:
+def _names(turns: Sequence[JudgedLine]) -> dict[str, str]:
     """Names tell nothing: bots and people are Speaker 1 and Speaker 2."""
     return {speaker: f"Speaker {i}" for i, speaker in enumerate(dict.fromkeys(t.speaker for t in turns), 1)}
 
 
-def _transcript(turns: Sequence[Line], names: dict[str, str]) -> str:
+def _transcript(turns: Sequence[JudgedLine], names: dict[str, str]) -> str:
     """A line per turn: a text with line breaks must not look like another turn, or like a question."""
     return "\n".join(f"{names[turn.speaker]}: {squash(turn.text)}" for turn in turns) or "(the reply opens it)"
 

@@ -26,7 +26,7 @@ from tertulia.judge.llm.answers import (
     CallSettings,
     CostEstimate,
     Judge,
-    Task,
+    JudgeTask,
     estimate_cost,
 )
 from tertulia.judge.llm.config import CONFIRM_ABOVE, LlmJudgeConfig
@@ -135,10 +135,10 @@ def _units(config: LlmJudgeConfig, question: JudgeQuestion, problems: Problems |
     return units
 
 
-def _tasks(question: JudgeQuestion, units: Sequence[JudgeUnit]) -> list[Task]:
+def _tasks(question: JudgeQuestion, units: Sequence[JudgeUnit]) -> list[JudgeTask]:
     """One task per unit; for pairs two, in either order."""
     orders = (False, True) if question.kind == "pairwise" else (False,)
-    return [Task(question, make_prompt(question, unit, swapped=swapped)) for unit in units for swapped in orders]
+    return [JudgeTask(question, make_prompt(question, unit, swapped=swapped)) for unit in units for swapped in orders]
 
 
 class _Result(NamedTuple):
@@ -196,7 +196,11 @@ def _each(plan: LlmPlan, progress: Progress) -> Iterator[_Result]:
 
 
 def _pairwise(
-    plan: LlmPlan, question: JudgeQuestion, units: Sequence[JudgeUnit], tasks: Sequence[Task], answers: Sequence[Answer]
+    plan: LlmPlan,
+    question: JudgeQuestion,
+    units: Sequence[JudgeUnit],
+    tasks: Sequence[JudgeTask],
+    answers: Sequence[Answer],
 ) -> _Result:
     """Votes of each bot against each other one; 1 is the first bot of the unit, in whichever order it was shown."""
     verdicts = [JudgeVerdict(a.value, 1 - b.value) for a, b in zip(answers[::2], answers[1::2], strict=True)]
@@ -243,7 +247,7 @@ def _by_subject(
 
 
 def _item(
-    unit: JudgeUnit, asked: Sequence[tuple[Task, Answer]], plan: LlmPlan, subject: str, setting: str
+    unit: JudgeUnit, asked: Sequence[tuple[JudgeTask, Answer]], plan: LlmPlan, subject: str, setting: str
 ) -> JudgedItem:
     """The texts, and every prompt with its answer."""
     calls = [

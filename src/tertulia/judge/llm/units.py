@@ -27,7 +27,7 @@ from tertulia.judge.runs import JudgedItem, JudgedRun, load_run
 UnitKind = Literal["reply", "conversation"]
 
 
-class Line(NamedTuple):
+class JudgedLine(NamedTuple):
     """A turn as the judge reads it."""
 
     speaker: str
@@ -39,7 +39,7 @@ class Shown(NamedTuple):
 
     subject: str
     reply: str | None = None
-    turns: tuple[Line, ...] = ()
+    turns: tuple[JudgedLine, ...] = ()
     """The conversation, if there is no reply."""
     speaker: str = ""
     """Who the bot is."""
@@ -60,7 +60,7 @@ class JudgeUnit:
     """The conversation it belongs to: units of one are not independent."""
     shown: tuple[Shown, ...]
     """One, or two to choose from."""
-    context: tuple[Line, ...] = ()
+    context: tuple[JudgedLine, ...] = ()
     """The turns before the reply."""
     study_item: str = ""
     """Id of what people judged, if the unit comes from a study."""
@@ -81,7 +81,7 @@ class JudgeUnit:
         return fingerprint([context, *sorted(parts)])
 
 
-def _texts(turns: Iterable[Line]) -> list[str]:
+def _texts(turns: Iterable[JudgedLine]) -> list[str]:
     return [squash(turn.text) for turn in turns]
 
 
@@ -121,7 +121,7 @@ def _kind(unit: JudgeUnit) -> UnitKind:
 
 def units_of_dialogue(dialogue: Dialogue, kind: UnitKind, *, speaker: str | None = None) -> Iterator[JudgeUnit]:
     """The turns of bots as units, or the conversation as seen of each bot."""
-    lines = tuple(Line(turn.speaker, turn.text) for turn in dialogue.turns)
+    lines = tuple(JudgedLine(turn.speaker, turn.text) for turn in dialogue.turns)
     bots = [_bot_of(turn.meta) for turn in dialogue.turns]
     if not any(bots):
         bots = [line.speaker for line in lines]
@@ -156,7 +156,7 @@ def _has_items(path: Path) -> bool:
 
 def _of_item(item: Json) -> list[JudgeUnit]:
     """The units of an item of a study: its responses, or the conversation of its bot."""
-    name, lines = str(item["id"]), tuple(Line(str(t["speaker"]), str(t["text"])) for t in item.get("turns", ()))
+    name, lines = str(item["id"]), tuple(JudgedLine(str(t["speaker"]), str(t["text"])) for t in item.get("turns", ()))
     responses = {str(bot): str(text) for bot, text in dict(item.get("responses") or {}).items()}
     units = [JudgeUnit(name, name, (Shown(bot, text),), lines) for bot, text in responses.items() if text.strip()]
     if item.get("bot"):
@@ -189,11 +189,11 @@ def unit_of_item(item: JudgedItem, cluster: str, subject: str) -> JudgeUnit | No
     speakers = content.get("speakers") or ()
     texts = content.get("context") or ()
     names = [speakers[i] if i < len(speakers) else f"{(len(texts) - i) % 2}" for i in range(len(texts))]
-    context = tuple(Line(str(name), str(text)) for name, text in zip(names, texts, strict=True))
+    context = tuple(JudgedLine(str(name), str(text)) for name, text in zip(names, texts, strict=True))
     bots = [str(bot) for bot in content.get("bots", ())] or [subject]
     shown: tuple[Shown, ...] = ()
     if conversations := content.get("conversations"):
-        turns = [tuple(Line(str(t["speaker"]), str(t["text"])) for t in c["turns"]) for c in conversations]
+        turns = [tuple(JudgedLine(str(t["speaker"]), str(t["text"])) for t in c["turns"]) for c in conversations]
         shown = tuple(
             Shown(bot, None, lines, str(c.get("judged", "")))
             for bot, lines, c in zip(bots, turns, conversations, strict=True)
