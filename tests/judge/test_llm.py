@@ -26,7 +26,7 @@ from tertulia.judge.llm.answers import AnswerCache
 from tertulia.judge.llm.config import LlmJudgeConfig
 from tertulia.judge.llm.questions import QUESTION_SETS, expected_answer, make_prompt, parse_answer, read_questions
 from tertulia.judge.llm.run import planned_judge, run_llm
-from tertulia.judge.llm.units import JudgeUnit, JudgedLine, Shown, make_pairs, read_units
+from tertulia.judge.llm.units import JudgedLine, JudgeUnit, Shown, make_pairs, read_units
 from tertulia.judge.ppi import PpiConfig, run_ppi
 from tertulia.judge.report import report_run, save_judged
 from tertulia.judge.runs import JudgedItem, JudgedRun, Subject, load_run, save_run

@@ -22,7 +22,7 @@ from tertulia.artefacts.files import fingerprint
 from tertulia.core.dialogue import Dialogue, Json, Turn
 from tertulia.core.errors import EndpointError
 from tertulia.core.reply import Ask, Reply
-from tertulia.judge.llm.questions import VERSION, JudgeQuestion, JudgePrompt, expected_answer, parse_answer, reminder
+from tertulia.judge.llm.questions import VERSION, JudgePrompt, JudgeQuestion, expected_answer, parse_answer, reminder
 from tertulia.talk.bots.openai import OpenAIBot
 
 CHARACTERS_PER_TOKEN = 4.0

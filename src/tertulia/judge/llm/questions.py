@@ -20,7 +20,7 @@ from tertulia.core.errors import DataError, UnknownName
 from tertulia.core.reply import TokenLogprob
 from tertulia.core.text import squash
 from tertulia.judge.llm.config import About
-from tertulia.judge.llm.units import JudgeUnit, JudgedLine, Shown
+from tertulia.judge.llm.units import JudgedLine, JudgeUnit, Shown
 
 Kind = Literal["yes-no", "scale", "pairwise"]
 SSA, LIKERT, PAIRWISE = "ssa", "likert", "pairwise"
