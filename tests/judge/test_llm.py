@@ -414,7 +414,7 @@ def test_agreement_with_people_and_prediction_powered_figures(tmp_path: Path) ->
     )
     part = JudgedRun("llm", {}, run.subjects, run.settings, scores, run.metrics, run.items, details=run.details)
     save_run(part, tmp_path / "part")
-    with pytest.raises(DataError, match="units that people labelled have no label of the judge"):
+    with pytest.raises(DataError, match="10 units that people labelled have no label of the judge"):
         run_ppi(PpiConfig(human=tmp_path / "study", judge=tmp_path / "part"))
     with pytest.raises(DataError, match="no ratings by people"):
         run_ppi(PpiConfig(human=tmp_path / "judge", judge=tmp_path / "judge"))

@@ -18,7 +18,7 @@ from tertulia.core.errors import DataError
 from tertulia.core.estimate import Estimate
 from tertulia.core.score import Score
 from tertulia.judge.document import Section, short
-from tertulia.judge.llm.matching import MatchedScore, match_runs
+from tertulia.judge.llm.matching import MatchedScore, match_runs, unmatched_units
 from tertulia.judge.runs import JudgedItem, JudgedRun, describe_config, load_run
 from tertulia.metrics.intervals import LEVEL
 from tertulia.metrics.prediction_powered import (
@@ -54,7 +54,7 @@ def run_ppi(config: PpiConfig) -> JudgedRun:
     """Prediction-powered figures for everything that both runs have."""
     people, judge = load_run(config.human), load_run(config.judge)
     matched = [one for one in match_runs(judge, people) if one.people]
-    unmatched = sum(one.unmatched for one in matched)
+    unmatched = unmatched_units(matched)
     if unmatched and not config.allow_unmatched:
         raise DataError(
             f"{unmatched} units that people labelled have no label of the judge, so people's units are no part of the"
@@ -166,7 +166,6 @@ def _warnings(matched: Sequence[MatchedScore]) -> list[str]:
                 f" ({one.metric}, {short(difference)}, p = {p:.2g}): they may not be a random part, and then the"
                 " figures are biased."
             )
-    lengths = [label for one in matched for label in one.people]
-    if lengths and len({label.rater for label in lengths}) == 1:
+    if len({label.rater for one in matched for label in one.people}) == 1:
         warnings.append("All labels are by one person: nothing is known about other raters.")
     return warnings

@@ -14,7 +14,7 @@ from statistics import fmean, median
 from tertulia.core.estimate import Estimate
 from tertulia.core.score import Score
 from tertulia.judge.document import Section, short
-from tertulia.judge.llm.matching import RATING, SHARES, WINS, YES, MatchedScore, match_runs
+from tertulia.judge.llm.matching import RATING, SHARES, WINS, YES, MatchedScore, match_runs, unmatched_units
 from tertulia.judge.runs import JudgedRun
 from tertulia.metrics import judge_labels
 from tertulia.metrics.agreement import Distance, UnitRating, krippendorff_alpha, majority_votes
@@ -40,7 +40,7 @@ def validated(run: JudgedRun, people: JudgedRun | None) -> JudgedRun:
     units = len({(one.subject, label.unit) for one in matched for label in one.people})
     total = len({(one.subject, label.unit) for one in matched for label in one.judge})
     lead = f"{model} as a judge, compared with people on {units} of {total} units."
-    unmatched = sum(one.unmatched for one in matched)
+    unmatched = unmatched_units(matched)
     notes = [f"{unmatched} units that people labelled are not among those judged."] if unmatched else []
     checked = replace(run, scores=(*run.scores, *scores), metrics=metrics)
     agreement = _agreement(matched)

@@ -5,7 +5,7 @@ bot said the same in the same context twice, the first such unit of one run belo
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -73,6 +73,14 @@ def match_runs(judge: JudgedRun, people: JudgedRun) -> list[MatchedScore]:
             hint=f"Same question, same bot names, same texts? People's run has: {', '.join(asked[:12])}.",
         )
     return matched
+
+
+def unmatched_units(matched: Sequence[MatchedScore]) -> int:
+    """Units that people labelled and the judge did not; one that several questions are about counts once."""
+    most: dict[str, int] = {}
+    for one in matched:
+        most[one.subject] = max(most.get(one.subject, 0), one.unmatched)
+    return sum(most.values())
 
 
 def _on_scale(score: Score | None, bounds: tuple[float, float]) -> Score | None:
