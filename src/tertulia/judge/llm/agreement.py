@@ -37,7 +37,8 @@ def validated(run: JudgedRun, people: JudgedRun | None) -> JudgedRun:
     metrics = {name.name: name.info for name in (judge_labels.ACCURACY, judge_labels.BIAS)}
     used = {score.metric for score in scores}
     metrics = dict(run.metrics) | {name: info for name, info in metrics.items() if name in used}
-    units = len({(one.subject, label.unit) for one in matched for label in one.people})
+    read = {(one.subject, label.unit) for one in matched for label in one.judge if not math.isnan(label.value)}
+    units = len({(one.subject, label.unit) for one in matched for label in one.people} & read)
     total = len({(one.subject, label.unit) for one in matched for label in one.judge})
     lead = f"{model} as a judge, compared with people on {units} of {total} units."
     unmatched = unmatched_units(matched)
