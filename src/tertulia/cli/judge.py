@@ -5,6 +5,7 @@ from tertulia.cli.help import App
 from tertulia.cli.judge_conversations import conversations
 from tertulia.cli.judge_meta import hybrid, meta, proxy
 from tertulia.cli.judge_replies import replies
+from tertulia.cli.judge_llm import llm, ppi
 from tertulia.cli.output import Bars, print_problems
 from tertulia.cli.report import print_report
 from tertulia.core.codec import Problems
@@ -100,6 +101,8 @@ app.command()(meta)
 app.command()(hybrid)
 app.command()(proxy)
 app.command()(replies)
+app.command()(llm)
+app.command()(ppi)
 
 
 def _report(run: JudgedRun, settings: JudgeConfig) -> RunReport:

@@ -41,6 +41,8 @@ TITLES = {
     "meta": "How well metrics agree with people",
     "hybrid": "What people would say, from automatic metrics",
     "proxy": "Whether a metric stands for people",
+    "llm": "What a language model says",
+    "ppi": "What people say, with the help of a judge",
 }
 
 
@@ -86,10 +88,11 @@ def report_run(run: JudgedRun, *, plots: bool = True) -> RunReport:
     comparisons = run.comparisons()
     lengths = _by_length(run)
     tables = [*paper_tables(run, figures), *saved_tables(run)]
-    how = "over conversations and raters" if run.raters else "by bootstrap over clusters"
+    how = "over conversations and raters" if run.raters else run.details.get("intervals", "by bootstrap over clusters")
     document = Document(
         title=TITLES.get(run.verb, f"judge {run.verb}"),
-        lead=f"{_count(run.subjects, 'subject')}, {_count(run.settings, 'setting')}; 95 % intervals {how}.",
+        lead=f"{run.details.get('lead', '')} {_count(run.subjects, 'subject')}, "
+        f"{_count(run.settings, 'setting')}; 95 % intervals {how}.".strip(),
         sections=tuple(
             section
             for section in (

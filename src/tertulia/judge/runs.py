@@ -5,6 +5,7 @@ subject, setting, metric and unit), `items.parquet` (the texts of the units) and
 needs nothing else: not the models, not the data, not even the plugin that a metric came from.
 """
 
+import math
 import platform
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -77,7 +78,7 @@ class JudgedRun:
     """Scores, the texts behind them, and what there is to know about them."""
 
     verb: str
-    """The command: rank, perplexity, samples, profiles, curve or study."""
+    """The command: rank, perplexity, samples, profiles, curve, llm, ppi or study."""
     config: Mapping[str, Json]
     """The resolved config."""
     subjects: tuple[Subject, ...]
@@ -111,8 +112,11 @@ class JudgedRun:
     def estimates(self) -> dict[tuple[str, str, str], Estimate]:
         """The figure of every score by subject, setting and metric; intervals of ratings are over raters too.
 
-        `details["bounds"]` has the ends of rating scales by setting; other ratings are shares.
+        `details["bounds"]` has the ends of rating scales by setting; other ratings are shares. `details["estimates"]`
+        has figures that are no reduction of their own values alone, such as prediction-powered ones.
         """
+        if saved := self.details.get("estimates"):
+            return {(row[0], row[1], row[2]): _saved_estimate(*row[3:]) for row in saved}
         raters = self.raters
         if raters:
             bounds = {setting: (low, high) for setting, (low, high) in self.details.get("bounds", {}).items()}
@@ -135,6 +139,11 @@ class JudgedRun:
     def metric_names(self) -> list[str]:
         """The metrics of all scores, in the order in which they first occur."""
         return list(dict.fromkeys(score.metric for score in self.scores))
+
+
+def _saved_estimate(value: float | None, low: float | None, high: float | None, n: int) -> Estimate:
+    value, low, high = (math.nan if x is None else x for x in (value, low, high))
+    return Estimate(value, low, high, n=n)
 
 
 def describe_subject(name: str, spec: str) -> Subject:

@@ -101,6 +101,26 @@ METRICS.add(
 METRICS.add("BEGIN label", _HUMAN + "BEGIN_LABEL", "share of responses with each of BEGIN's five labels")
 METRICS.add("cooperativeness", _HUMAN + "COOPERATIVENESS", "share of sentences that help the conversation along")
 
+_JUDGE = "tertulia.metrics.judge_labels:"
+METRICS.add("sensibleness (judge)", _JUDGE + "SENSIBLENESS", "share of turns that make sense to an automatic judge")
+METRICS.add("specificity (judge)", _JUDGE + "SPECIFICITY", "share of sensible and specific turns by a judge")
+METRICS.add("SSA (judge)", _JUDGE + "SSA", "mean of sensibleness and specificity by an automatic judge")
+METRICS.add("rating (judge)", _JUDGE + "RATING", "mean rating by an automatic judge, by question")
+METRICS.add("share of yes (judge)", _JUDGE + "YES", "share of yes by an automatic judge, by question")
+METRICS.add("wins (judge)", _JUDGE + "WINS", "share of pairs that the subject wins in both orders, ties as half")
+METRICS.add("first position (judge)", _JUDGE + "FIRST_POSITION", "share of a judge's votes for what is shown first")
+METRICS.add("order agreement (judge)", _JUDGE + "ORDER_AGREEMENT", "share of pairs judged the same in both orders")
+METRICS.add("unparsed (judge)", _JUDGE + "UNPARSED", "share of a judge's answers that cannot be read")
+METRICS.add("accuracy (judge)", _JUDGE + "ACCURACY", "share of units where a judge says what most people say")
+METRICS.add("bias (judge)", _JUDGE + "BIAS", "how much higher a judge rates than people do")
+_POWERED, _HELPED = "tertulia.metrics.prediction_powered:", "with the help of an automatic judge"
+METRICS.add("sensibleness (prediction-powered)", _POWERED + "SENSIBLENESS", f"sensibleness by people, {_HELPED}")
+METRICS.add("specificity (prediction-powered)", _POWERED + "SPECIFICITY", f"specificity by people, {_HELPED}")
+METRICS.add("SSA (prediction-powered)", _POWERED + "SSA", f"SSA by people, {_HELPED}")
+METRICS.add("rating (prediction-powered)", _POWERED + "RATING", f"mean of people's ratings, {_HELPED}")
+METRICS.add("share of yes (prediction-powered)", _POWERED + "YES", f"share of yes by people, {_HELPED}")
+METRICS.add("wins (prediction-powered)", _POWERED + "WINS", f"share of people's votes for the subject, {_HELPED}")
+
 _PLACEHOLDER = re.compile(r"(?<![A-Za-z])[KMN](?=in|[^A-Za-z]|$)|(?<=in)[KMN]$")
 
 
