@@ -9,7 +9,7 @@ from tertulia.judge.config import JudgeConfig, PerplexityConfig, ProfileConfig, 
 from tertulia.judge.profiles import run_profiles
 from tertulia.judge.rank import run_rank
 from tertulia.judge.report import RunReport, report_run, save_judged
-from tertulia.judge.runs import JudgedRun, check_out, describe_data
+from tertulia.judge.runs import JudgedRun, check_out, describe_data, identified
 from tertulia.lab.curve import CurveConfig, run_curve
 
 app = App()
@@ -31,7 +31,8 @@ def rank(settings: RankConfig, *, as_json: bool) -> None:
         bars.step("Reporting")
         report = _report(run, settings)
         if settings.report:
-            report_run(run).save_html(settings.report)
+            described = identified(run, data=describe_data(settings.data, settings.selected_split))
+            report_run(described).save_html(settings.report)
     print_report(report, as_json=as_json)
     print_problems(problems)
 
