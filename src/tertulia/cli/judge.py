@@ -2,6 +2,7 @@
 
 from tertulia.cli.command import command
 from tertulia.cli.help import App
+from tertulia.cli.judge_conversations import conversations
 from tertulia.cli.output import Bars, print_problems
 from tertulia.cli.report import print_report
 from tertulia.core.codec import Problems
@@ -91,6 +92,9 @@ def samples(settings: SamplesConfig, *, as_json: bool) -> None:
         run = run_samples(settings, bars)
         report = save_judged(run, settings.out) if settings.out else report_run(run, plots=False)
     print_report(report, as_json=as_json)
+
+
+app.command()(conversations)
 
 
 def _report(run: JudgedRun, settings: JudgeConfig) -> RunReport:

@@ -41,6 +41,7 @@ TITLES = {
     "perplexity": "How well models predict human turns",
     "samples": "What the model may say",
     "profiles": "How well profiles are predicted from utterances",
+    "conversations": "What conversations are like",
     "curve": "What more training dialogues change",
     "study": "What people say",
     "replay": "What another bot would have said",
@@ -195,7 +196,7 @@ def p_cell(comparison: Comparison) -> str:
 
 def _by_length(run: JudgedRun) -> dict[tuple[str, str, str], dict[str, Estimate]]:
     """Figures by turns of context, of runs whose items say how many there are."""
-    turns = {item.unit: item.content["turns"] for item in run.items if "turns" in item.content}
+    turns = {item.unit: n for item in run.items if isinstance(n := item.content.get("turns"), int)}
     if not turns:
         return {}
     name_of = {t: next(name for name, last in LENGTHS.items() if t <= last) for t in set(turns.values())}

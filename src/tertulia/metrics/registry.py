@@ -22,13 +22,45 @@ METRICS.add("mrr", _RANKING + "MRR", "mean reciprocal rank of the true reply")
 METRICS.add("error rate", _RANKING + "ERROR_RATE", "share of cases where the true candidate is not ranked first")
 
 METRICS.add("f1", "tertulia.metrics.overlap:F1", "overlap of the words of a reply and its reference")
+METRICS.add("bleu-N", "tertulia.metrics.bleu:BLEU", "BLEU of single replies, with n-grams of up to N tokens")
+METRICS.add("rouge-l", "tertulia.metrics.overlap:ROUGE_L", "F1 of the longest common subsequence of words")
 _DIVERSITY = "tertulia.metrics.diversity:"
 METRICS.add("distinct-N", _DIVERSITY + "DISTINCT", "share of different n-grams among all n-grams of the replies")
 METRICS.add("distinct replies", _DIVERSITY + "DISTINCT_REPLIES", "share of different replies among all replies")
+METRICS.add("entropy-N", _DIVERSITY + "ENTROPY", "entropy of the n-grams of all replies, in nats")
+_REPETITION = "tertulia.metrics.repetition:"
+METRICS.add("seq-rep-N", _REPETITION + "SEQ_REP", "share of n-grams that a reply repeats from itself")
+METRICS.add("context-rep-N", _REPETITION + "CONTEXT_REP", "share of n-grams of a reply that stand in an earlier turn")
 _EMBEDDINGS = "tertulia.metrics.embeddings:"
 METRICS.add("embedding average", _EMBEDDINGS + "AVERAGE", "cosine of the mean word vectors of reply and reference")
 METRICS.add("embedding extrema", _EMBEDDINGS + "EXTREMA", "cosine of the most extreme values of the word vectors")
 METRICS.add("embedding greedy", _EMBEDDINGS + "GREEDY", "mean best cosine of each word with a word of the other text")
+
+_CONVERSATION = "tertulia.metrics.conversation:"
+METRICS.add("sentiment", _CONVERSATION + "SENTIMENT", "sentiment of the user's next utterances")
+METRICS.add("sentiment coherence", _CONVERSATION + "SENTIMENT_COHERENCE", "cosine of the emotions of user and reply")
+METRICS.add("sentiment transition", _CONVERSATION + "SENTIMENT_TRANSITION", "change of the user's sentiment")
+METRICS.add("sentiment min-max", _CONVERSATION + "SENTIMENT_MIN_MAX", "slope between lowest and highest sentiment")
+METRICS.add("laughter", _CONVERSATION + "LAUGHTER", "laughs in the user's next utterances")
+METRICS.add("laughter (literal)", _CONVERSATION + "LAUGHTER_LITERAL", 'letters "ha" in the user\'s next utterances')
+METRICS.add("words elicited", _CONVERSATION + "WORDS_ELICITED", "words of the user's next utterances")
+METRICS.add("semantic coherence", _CONVERSATION + "SEMANTIC_COHERENCE", "cosine of sentence vectors, user and reply")
+METRICS.add(
+    "word coherence average", _CONVERSATION + "WORD_COHERENCE_AVERAGE", "average of word vectors, user and reply"
+)
+METRICS.add(
+    "word coherence extrema", _CONVERSATION + "WORD_COHERENCE_EXTREMA", "extrema of word vectors, user and reply"
+)
+METRICS.add("word coherence greedy", _CONVERSATION + "WORD_COHERENCE_GREEDY", "greedy matching, user and reply")
+METRICS.add("question score", _CONVERSATION + "QUESTION_SCORE", "question marks and question words in replies")
+METRICS.add("turns", _CONVERSATION + "TURNS", "turns of a conversation")
+METRICS.add("words per turn", _CONVERSATION + "WORDS_PER_TURN", "words of the judged turns")
+METRICS.add("loop", _REPETITION + "LOOP", "share of conversations that go in circles")
+METRICS.add("self-repetition", _REPETITION + "SELF_REPETITION", "share of bigrams from a speaker's earlier turns")
+METRICS.add("parroting", _REPETITION + "PARROTING", "share of bigrams from the partner's last turn")
+_RUNS = "tertulia.metrics.shared_runs:"
+METRICS.add("shared run of N turns", _RUNS + "SHARED", "share of pairs of conversations with an identical run of turns")
+METRICS.add("copied run of N turns", _RUNS + "COPIED", "share of conversations with a run of turns of the training set")
 
 _LIKELIHOOD = "tertulia.metrics.likelihood:"
 METRICS.add("perplexity", _LIKELIHOOD + "PERPLEXITY", "perplexity per word, whatever the model's tokens")
