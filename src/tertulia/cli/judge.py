@@ -3,6 +3,7 @@
 from tertulia.cli.command import command
 from tertulia.cli.help import App
 from tertulia.cli.judge_conversations import conversations
+from tertulia.cli.judge_replay import replay
 from tertulia.cli.output import Bars, print_problems
 from tertulia.cli.report import print_report
 from tertulia.core.codec import Problems
@@ -95,6 +96,7 @@ def samples(settings: SamplesConfig, *, as_json: bool) -> None:
 
 
 app.command()(conversations)
+app.command()(replay)
 
 
 def _report(run: JudgedRun, settings: JudgeConfig) -> RunReport:

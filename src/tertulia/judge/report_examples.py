@@ -24,7 +24,7 @@ MAX_TURNS = 40
 """Of a longer conversation, the last ones are shown."""
 PATHOLOGIES = {
     "loops": re.compile(r"\bloop", re.IGNORECASE),
-    "repetition": re.compile(r"repet|repeat|\bself-bleu", re.IGNORECASE),
+    "repetition": re.compile(r"repet|repeat|-rep-|parrot|\bshared run", re.IGNORECASE),
     "overlap with training": re.compile(r"overlap with|copied|copies|memori|novel|training", re.IGNORECASE),
     "contradictions of the persona": re.compile(r"contradict", re.IGNORECASE),
 }
@@ -95,11 +95,11 @@ def pathology_section(
             for metric in metrics
         )
         rows.append((subject, setting, *cells))
-    notes = tuple(f"{metric}: {kind}." for metric, kind in kinds.items())
     worst = tuple(group for metric in metrics if (group := _worst(metric, kinds[metric], relevant)))
     better = {metric: next(o.info.higher_is_better for o in relevant if o.score.metric == metric) for metric in metrics}
     head = ("subject", "setting", *metrics)
-    return Section("What goes wrong", head, tuple(rows), notes, detail=True, examples=worst, better=better)
+    title = f"What goes wrong: {', '.join(dict.fromkeys(kinds.values()))}"
+    return Section(title, head, tuple(rows), detail=True, examples=worst, better=better)
 
 
 def _worst(metric: str, kind: str, scores: Sequence[JudgedScore]) -> ExampleGroup | None:

@@ -23,7 +23,7 @@ ALPHA = 0.05
 SIGNS: dict[Mark, str] = {"best": "*", "tied": "~", "": ""}
 LEGEND = (
     "* best of its column and setting; ~ not significantly different from it (p > .05, Holm's correction for all"
-    " subjects of the column)."
+    " subjects of the column). Figures without an interval are not tested."
 )
 
 
