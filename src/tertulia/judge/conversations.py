@@ -203,8 +203,9 @@ def conversation_items(conversations: Iterable[JudgedConversation]) -> Iterator[
     for one in conversations:
         turns = [_turn_content(turn) for turn in one.dialogue.turns]
         personas = {name: list(persona.sentences) for name, persona in one.dialogue.personas.items()}
-        content = {"turns": turns, "dialogue": one.dialogue.id} | ({"personas": personas} if personas else {})
-        yield JudgedItem(one.unit, content, one.subject)
+        judged = [name for name, bot in bots_of(one.dialogue).items() if bot == one.subject]
+        more = {name: value for name, value in (("personas", personas), ("judged", judged)) if value}
+        yield JudgedItem(one.unit, {"turns": turns, "dialogue": one.dialogue.id, **more}, one.subject)
 
 
 def _turn_content(turn: Turn) -> dict[str, Json]:

@@ -28,11 +28,12 @@ class ItemIndex:
     """Finds the item behind a unit: the subject's own one in the setting, or else one that is shared."""
 
     def __init__(self, run: JudgedRun) -> None:
-        self.items = run.items
-        self._rows = {(item.subject, item.setting, item.unit): i for i, item in enumerate(run.items)}
+        self.items = sorted(run.items, key=lambda item: (item.subject, item.setting))
+        """Those of a subject together, so that a cell needs few blocks."""
+        self._rows = {(item.subject, item.setting, item.unit): i for i, item in enumerate(self.items)}
 
     def row(self, subject: str, setting: str, unit: str) -> int | None:
-        """The index of the item in the run; None if there is none."""
+        """The index of the item in `items`; None if there is none."""
         for key in ((subject, setting, unit), (subject, "", unit), ("", setting, unit), ("", "", unit)):
             if (row := self._rows.get(key)) is not None:
                 return row
@@ -79,7 +80,7 @@ def embed(
     count = 0
     for run in runs:
         offsets[id(run)] = count
-        for packed, items in _text_blocks(run.items):
+        for packed, items in _text_blocks(indexes[id(run)].items):
             starts.append([count, len(blocks)])
             blocks.append(packed)
             count += items

@@ -10,13 +10,14 @@ MAX_NAMED = 24
 
 
 def run_plots(run: JudgedRun, figures: Figures) -> tuple[Plot, ...]:
-    """The first metric by subject and setting; curves for learning curves and sweeps of samples."""
+    """The first metric that has a better end, by subject and setting; curves for learning curves and sweeps of samples."""
     plot = _sweep_plot(run, figures) if run.verb == "samples" else _first_metric(run, figures)
     return (plot,) if plot else ()
 
 
 def _first_metric(run: JudgedRun, figures: Figures) -> Plot | None:
-    metric = next(iter(run.metric_names()), "")
+    names = run.metric_names()
+    metric = next((name for name in names if run.metrics[name].higher_is_better is not None), next(iter(names), ""))
     known = {key: e for key, e in figures.items() if key[2] == metric and e.n}
     if not known:
         return None

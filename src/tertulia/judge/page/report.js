@@ -65,7 +65,7 @@
 
   function provenance(source) {
     const names = { bot: "Bot", checkpoint: "Checkpoint", settings: "Settings", seed: "Seed", version: "Version" };
-    return node("details", {}, node("summary", {}, "Where this reply is from"),
+    return node("details", {}, node("summary", {}, "Provenance"),
       definitions(Object.entries(source).map(([name, value]) => [names[name] ?? name, value])));
   }
 
