@@ -127,6 +127,7 @@ def _samples(run: JudgedRun) -> Iterator[dict[str, Json]]:
             else:
                 own["missing"].append([score.metric, str(value), weight])
     index = ItemIndex(run)
+    order = {id(item): i for i, item in enumerate(run.items)}
     several = len(run.subjects) > 1 or len(run.settings) > 1
     names = unique_ids(", ".join(filter(None, (unit, s, t))) if several else unit for s, t, unit in units)
     for name, ((subject, setting, unit), own) in zip(names, units.items(), strict=True):
@@ -134,7 +135,8 @@ def _samples(run: JudgedRun) -> Iterator[dict[str, Json]]:
         shown = view(item.content) if item else TextView()
         metadata = {"unit": unit, "subject": subject, "setting": setting, "clusters": own["clusters"]}
         metadata |= {"missing": own["missing"]} if own["missing"] else {}
-        metadata |= {"item": dict(item.content), "item_of": [item.subject, item.setting]} if item else {}
+        if item:
+            metadata |= {"item": dict(item.content), "item_of": [item.subject, item.setting, order[id(item)]]}
         yield _sample(name, shown, subject) | {"scores": own["scores"], "metadata": metadata}
 
 
@@ -200,7 +202,7 @@ def _our_run(record: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) ->
     rows: dict[tuple[str, str, str], list[tuple[str, float, str, float | None]]] = {
         (key[0], key[1], key[2]): [] for key in record["scores"]
     }
-    items: dict[tuple[str, str, str], JudgedItem] = {}
+    items: dict[int, JudgedItem] = {}
     for sample in samples:
         about = sample["metadata"]
         subject, setting, unit = about["subject"], about["setting"], about["unit"]
@@ -213,8 +215,8 @@ def _our_run(record: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) ->
                 value, weight = float(score["value"]), (score.get("metadata") or {}).get("weight")
             rows[subject, setting, metric].append((unit, value, cluster, weight))
         if "item" in about:
-            of = (*about["item_of"], unit)
-            items.setdefault(of, JudgedItem(unit, about["item"], *about["item_of"]))
+            item_subject, item_setting, row = about["item_of"]
+            items[row] = JudgedItem(unit, about["item"], item_subject, item_setting)
     metrics = {info["name"]: MetricInfo(**info) for info in record["metrics"]}
     return JudgedRun(
         verb=record["verb"],
@@ -223,7 +225,7 @@ def _our_run(record: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) ->
         settings=tuple(record["settings"]),
         scores=tuple(_score(key, own, weighted=metrics[key[2]].reduction != "mean") for key, own in rows.items()),
         metrics=metrics,
-        items=tuple(items.values()),
+        items=tuple(items[row] for row in sorted(items)),
         notes=tuple(record["notes"]),
         details=record["details"],
         about=record["about"],

@@ -10,7 +10,7 @@ MAX_NAMED = 24
 
 
 def run_plots(run: JudgedRun, figures: Figures) -> tuple[Plot, ...]:
-    """The first metric that has a better end, by subject and setting; curves for learning curves and sweeps of samples."""
+    """The first metric with a better end, by subject and setting; curves for training sizes and sweeps of samples."""
     plot = _sweep_plot(run, figures) if run.verb == "samples" else _first_metric(run, figures)
     return (plot,) if plot else ()
 
