@@ -10,14 +10,13 @@ MAX_NAMED = 24
 
 
 def run_plots(run: JudgedRun, figures: Figures) -> tuple[Plot, ...]:
-    """The first metric with a better end, by subject and setting; curves for training sizes and sweeps of samples."""
+    """One metric by subject and setting; curves for training sizes and sweeps of samples."""
     plot = _sweep_plot(run, figures) if run.verb == "samples" else _first_metric(run, figures)
     return (plot,) if plot else ()
 
 
 def _first_metric(run: JudgedRun, figures: Figures) -> Plot | None:
-    names = run.metric_names()
-    metric = next((name for name in names if run.metrics[name].higher_is_better is not None), next(iter(names), ""))
+    metric = _worth_plotting(run, figures)
     known = {key: e for key, e in figures.items() if key[2] == metric and e.n}
     if not known:
         return None
@@ -33,6 +32,16 @@ def _first_metric(run: JudgedRun, figures: Figures) -> Plot | None:
     words = "; ".join(f"{name} {short(estimate)}" for name, estimate in list(named.items())[:MAX_NAMED])
     rest = f"; and {len(named) - MAX_NAMED} more" if len(named) > MAX_NAMED else ""
     return Plot(f"{run.verb}.svg", svg, f"{title}: {words}{rest}.")
+
+
+def _worth_plotting(run: JudgedRun, figures: Figures) -> str:
+    """The first metric that has a better end and in which subjects differ, or else the first one."""
+    names = run.metric_names()
+    for name in names:
+        values = {e.value for key, e in figures.items() if key[2] == name and e.n}
+        if run.metrics[name].higher_is_better is not None and len(values) > 1:
+            return name
+    return names[0] if names else ""
 
 
 def _sweep_plot(run: JudgedRun, figures: Figures) -> Plot | None:

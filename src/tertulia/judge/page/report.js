@@ -249,7 +249,8 @@
   // Paper does not scroll: a table that is too wide for it is made smaller. 1030 pixels are a landscape page, and fonts
   // on paper are .72 of those on the screen.
   addEventListener("beforeprint", () => {
-    for (const table of document.querySelectorAll(".wide > table")) table.style.zoom = Math.min(1, 1030 / (0.72 * table.offsetWidth));
+    const scale = matchMedia("print").matches ? 1 : 0.72;
+    for (const table of document.querySelectorAll(".wide > table")) table.style.zoom = Math.min(1, 1030 / (scale * table.offsetWidth));
   });
   addEventListener("afterprint", () => {
     for (const table of document.querySelectorAll(".wide > table")) table.style.zoom = "";
