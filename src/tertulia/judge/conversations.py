@@ -123,12 +123,13 @@ def score_conversations(
     *,
     setting: str = "",
 ) -> list[Score]:
-    """One score per subject and metric; units are the conversations."""
+    """One score per subject and metric; units are the conversations.
+
+    With many subjects, call `prepare_resources` first, so that a file of word vectors is read once.
+    """
     subjects: dict[str, list[JudgedConversation]] = {}
     for one in conversations:
         subjects.setdefault(one.subject, []).append(one)
-    if "word_vectors" in resources:  # of all subjects together: reading a file of vectors takes a while
-        resources["word_vectors"].prepare(text for one in conversations for text in one.example.turns)
     return [
         metric.score(
             [one.example for one in own],

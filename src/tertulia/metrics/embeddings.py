@@ -12,18 +12,19 @@ Words are those of `tertulia.core.text.words`. Words without a vector are left o
 no value (nan). A vector of zeros has a cosine of 0 with everything. Only the first `MAX_WORDS` words of a text with a
 vector count: greedy matching compares each with each.
 
-NumPy spends more time on being called than on ten words, so texts of the same length are computed together: one block
-(texts, words, dim) instead of many small matrices. Greedy matching also groups pairs of similar lengths, and fills a
-shorter text up with copies of its last word, which change no maximum.
+NumPy spends more time on being called than on ten words, so many texts are computed together: sums as one sparse matrix
+product, extremes word by word over texts sorted by length, and greedy matching for all pairs of similar lengths at
+once, where a shorter text is filled up with copies of its last word, which change no maximum.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
+from itertools import repeat
 from typing import Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from tertulia.core.text import words
 from tertulia.metrics.metric import Metric, ReplyExample
@@ -36,12 +37,10 @@ VectorSource = Callable[[Collection[str]], Mapping[str, AnyFloats]]
 """From wanted words to the vectors of those that have one."""
 MAX_WORDS = 2000
 """How many words of a text are looked up; no reply of a conversation is nearly as long."""
-MAX_TEXTS = 1_000_000
-"""How many texts' rows are remembered."""
-BLOCK = 1 << 18
+BLOCK = 1 << 17
 """Numbers that are computed at once: more do not fit the CPU's cache."""
-LENGTH_STEP = 4
-"""In greedy matching, lengths are rounded up to a multiple of this."""
+_WIDTHS = np.array([2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, MAX_WORDS])
+"""In greedy matching, lengths are rounded up to one of these."""
 NAMES = ("embedding average", "embedding extrema", "embedding greedy")
 
 
@@ -52,7 +51,8 @@ class WordVectors:
         self.index, self.matrix = index, matrix  # (words, dim)
         self._source = source
         self._missing: set[str] = set()
-        self._rows: dict[str, list[int]] = {}
+        self._units: Floats | None = None
+        self._last: tuple[list[str], EncodedTexts] | None = None
 
     @classmethod
     def of(cls, vectors: Mapping[str, AnyFloats]) -> Self:
@@ -79,34 +79,45 @@ class WordVectors:
 
     def prepare(self, texts: Iterable[str]) -> None:
         """Look up the words of these texts in one go."""
-        if self._source is None:
+        if self._source is not None:
+            self._look_up(self._source, {word for text in texts for word in words(text)})
+
+    def _look_up(self, source: VectorSource, wanted: set[str]) -> None:
+        new = wanted - self.index.keys() - self._missing
+        if not new:
             return
-        wanted = {word for text in texts if text not in self._rows for word in words(text)}
-        wanted -= self.index.keys() | self._missing
-        if not wanted:
-            return
-        vectors = self._source(wanted)
-        self._missing |= wanted - vectors.keys()
+        vectors = source(new)
+        self._missing |= new - vectors.keys()
         if vectors:
             self.index |= {word: row for row, word in enumerate(vectors, len(self.index))}
-            new = np.stack(list(vectors.values()))
-            self.matrix = np.concatenate([self.matrix, new]) if len(self.matrix) else new
+            rows = np.stack(list(vectors.values()))
+            self.matrix = np.concatenate([self.matrix, rows]) if len(self.matrix) else rows
+
+    @property
+    def units(self) -> Floats:
+        """The matrix with rows of unit length."""
+        if self._units is None or len(self._units) != len(self.matrix):
+            self._units = unit_rows(np.asarray(self.matrix, dtype=np.float64))
+        return self._units
 
     def encode(self, texts: Sequence[str]) -> "EncodedTexts":
         """The rows of the first `MAX_WORDS` words of each text that have one."""
-        self.prepare(texts)
-        rows = [self._text_rows(text) for text in texts]
-        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-        flat = np.fromiter(chain.from_iterable(rows), np.int64, int(lengths.sum()))
-        return EncodedTexts(flat, np.cumsum(lengths) - lengths, lengths)
-
-    def _text_rows(self, text: str) -> list[int]:
-        rows = self._rows.get(text)
-        if rows is None:
-            rows = [row for word in words(text) if (row := self.index.get(word)) is not None][:MAX_WORDS]
-            if len(self._rows) < MAX_TEXTS:
-                self._rows[text] = rows
-        return rows
+        listed = list(texts)
+        if self._last is not None and self._last[0] == listed:  # several metrics of one batch
+            return self._last[1]
+        all_words: list[str] = []
+        counts = []
+        for text in listed:
+            own = words(text)
+            all_words += own
+            counts.append(len(own))
+        if self._source is not None:
+            self._look_up(self._source, set(all_words))
+        owner = np.repeat(np.arange(len(listed)), counts)
+        rows = np.fromiter(map(self.index.get, all_words, repeat(-1)), np.int64, len(all_words))
+        encoded = EncodedTexts.of(rows[rows >= 0], owner[rows >= 0], len(listed))
+        self._last = listed, encoded
+        return encoded
 
     def missing_share(self, texts: Iterable[str]) -> float:
         """The share of words without a vector; nan if there are no words.
@@ -127,6 +138,16 @@ class EncodedTexts(NamedTuple):
     starts: Ints
     lengths: Ints
 
+    @classmethod
+    def of(cls, rows: Ints, owner: Ints, count: int) -> "EncodedTexts":
+        """From the rows of all words and the texts they belong to; of long texts, the first `MAX_WORDS` words."""
+        lengths = np.bincount(owner, minlength=count)
+        starts = np.cumsum(lengths) - lengths
+        if len(rows) and lengths.max() > MAX_WORDS:
+            short = np.arange(len(rows)) - starts[owner] < MAX_WORDS
+            return cls.of(rows[short], owner[short], count)
+        return cls(rows, starts, lengths)
+
     def table(self, texts: Ints, width: int) -> Ints:
         """The rows of some texts, filled up with copies of the last word: (texts, width)."""
         steps = np.minimum(np.arange(width), self.lengths[texts][:, None] - 1)
@@ -144,13 +165,12 @@ class TextPairs(NamedTuple):
     def of(cls, pairs: Iterable[tuple[str, str]]) -> "TextPairs":
         """From the pairs themselves.
 
-        >>> TextPairs.of([("a", "b"), ("b", "b")]).second.tolist()
-        [1, 1]
+        >>> TextPairs.of([("a", "b"), ("b", "c")]).second.tolist()
+        [2, 3]
         """
-        index: dict[str, int] = {}
-        numbers = [[index.setdefault(text, len(index)) for text in pair] for pair in pairs]
-        columns = np.array(numbers, dtype=np.int64).reshape(-1, 2)
-        return cls(list(index), columns[:, 0], columns[:, 1])
+        listed = list(pairs)
+        texts = [one for one, _ in listed] + [other for _, other in listed]
+        return cls(texts, np.arange(len(listed)), np.arange(len(listed), len(texts)))
 
 
 def pair_similarities(pairs: TextPairs, word_vectors: WordVectors, similarity: Similarity) -> Floats:
@@ -167,10 +187,12 @@ def pair_similarities(pairs: TextPairs, word_vectors: WordVectors, similarity: S
         return values
     first, second = pairs.first[valid], pairs.second[valid]
     if similarity == "greedy":
-        values[valid] = _greedy(word_vectors.matrix, texts, first, second)
+        values[valid] = _greedy(word_vectors.units, texts, first, second)
     else:
-        vectors = _text_vectors(word_vectors.matrix, texts, _sums if similarity == "average" else _extremes)
-        values[valid] = np.einsum("ij,ij->i", vectors[first], vectors[second])
+        vectors = (_sums if similarity == "average" else _extremes)(word_vectors.matrix, texts)
+        sizes = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+        products = np.einsum("ij,ij->i", vectors[first], vectors[second])
+        values[valid] = products / np.where(sizes > 0, sizes, 1.0)[first] / np.where(sizes > 0, sizes, 1.0)[second]
     return values
 
 
@@ -180,47 +202,43 @@ def similarities(batch: Sequence[ReplyExample], *, word_vectors: WordVectors, si
     return pair_similarities(pairs, word_vectors, similarity)
 
 
-def _text_vectors(matrix: AnyFloats, texts: EncodedTexts, combine: Callable[[Floats], Floats]) -> Floats:
-    """One vector of unit length for each text, from the vectors of its words."""
-    vectors = np.zeros((len(texts.lengths), matrix.shape[1]))
-    for length, members in _groups(texts.lengths):
-        if not length:
-            continue
-        for part in _blocks(len(members), length * matrix.shape[1]):
-            own = members[part]
-            vectors[own] = combine(np.asarray(matrix[texts.table(own, length)], dtype=np.float64))
-    return unit_rows(vectors)
+def _sums(matrix: AnyFloats, texts: EncodedTexts) -> Floats:
+    """The sums of each text's vectors, which have the direction of their means: (texts, dim)."""
+    ends = np.append(texts.starts, len(texts.rows))
+    shape = (len(texts.lengths), len(matrix))
+    counts = sparse.csr_array((np.ones(len(texts.rows)), texts.rows, ends), shape=shape)
+    return np.asarray(counts @ np.asarray(matrix, dtype=np.float64), dtype=np.float64)
 
 
-def _groups(keys: Ints) -> Iterator[tuple[int, Ints]]:
-    """Each different key with the indices of its members."""
+def _extremes(matrix: AnyFloats, texts: EncodedTexts) -> Floats:
+    """The most extreme values of each text's vectors: (texts, dim)."""
+    extremes = np.zeros((len(texts.lengths), matrix.shape[1]))
+    order = np.argsort(-texts.lengths, kind="stable")[: np.count_nonzero(texts.lengths)]  # longest first
+    for part in _blocks(len(order), 4 * matrix.shape[1]):
+        own = order[part]
+        starts, lengths = texts.starts[own], texts.lengths[own]
+        most = matrix.take(texts.rows[starts], axis=0)
+        least = most.copy()
+        longer = np.searchsorted(-lengths, -np.arange(1, lengths[0]), side="left")
+        for step, count in enumerate(longer.tolist(), 1):  # the texts that have so many words come first
+            vectors = matrix.take(texts.rows[starts[:count] + step], axis=0)
+            np.maximum(most[:count], vectors, out=most[:count])
+            np.minimum(least[:count], vectors, out=least[:count])
+        extremes[own] = np.where(most > np.abs(least), most, least)
+    return extremes
+
+
+def _greedy(units: Floats, texts: EncodedTexts, first: Ints, second: Ints) -> Floats:
+    values = np.zeros(len(first))
+    widths = _WIDTHS[np.searchsorted(_WIDTHS, texts.lengths)]
+    keys = widths[first] * (MAX_WORDS + 1) + widths[second]
     order = np.argsort(keys, kind="stable")
     for members in np.split(order, np.flatnonzero(np.diff(keys[order])) + 1):
-        yield int(keys[members[0]]), members
-
-
-def _sums(block: Floats) -> Floats:
-    """Sums of the words' vectors, (texts, words, dim): they have the direction of the means."""
-    return np.asarray(block.sum(axis=1), dtype=np.float64)
-
-
-def _extremes(block: Floats) -> Floats:
-    most, least = block.max(axis=1), block.min(axis=1)
-    return np.asarray(np.where(most > np.abs(least), most, least), dtype=np.float64)
-
-
-def _greedy(matrix: AnyFloats, texts: EncodedTexts, first: Ints, second: Ints) -> Floats:
-    used, rows = np.unique(texts.rows, return_inverse=True)
-    units = unit_rows(np.asarray(matrix[used], dtype=np.float64))
-    texts = texts._replace(rows=rows)
-    values = np.zeros(len(first))
-    widths = -(-texts.lengths // LENGTH_STEP) * LENGTH_STEP
-    base = MAX_WORDS + LENGTH_STEP
-    for key, members in _groups(widths[first] * base + widths[second]):
-        n, m = divmod(key, base)
-        for part in _blocks(len(members), n * m + (n + m) * matrix.shape[1]):
+        n, m = divmod(int(keys[members[0]]), MAX_WORDS + 1)
+        for part in _blocks(len(members), n * m + (n + m) * units.shape[1]):
             left, right = first[members[part]], second[members[part]]
-            cosines = units[texts.table(left, n)] @ units[texts.table(right, m)].transpose(0, 2, 1)  # (pairs, n, m)
+            one, other = units.take(texts.table(left, n), axis=0), units.take(texts.table(right, m), axis=0)
+            cosines = one @ other.transpose(0, 2, 1)  # (pairs, n, m)
             forth = _masked_mean(cosines.max(axis=2), texts.lengths[left])
             back = _masked_mean(cosines.max(axis=1), texts.lengths[right])
             values[members[part]] = (forth + back) / 2
