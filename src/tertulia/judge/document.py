@@ -1,6 +1,7 @@
 """A report as a value: sections of tables, plots, examples and notes, rendered as HTML, Markdown and JSON."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -137,16 +138,57 @@ def _shown(section: Section) -> tuple[list[str], list[list[object]]]:
     head = [f"{name}{arrows[section.better.get(name)]}" for name in section.head]
     if not any(isinstance(cell, FigureCell) for row in section.rows for cell in row):
         return head, [list(row) for row in section.rows]
-    rows: list[list[object]] = []
-    for row in section.rows:
-        counts = sorted({cell.estimate.n for cell in row if isinstance(cell, FigureCell)})
-        n = "" if not counts else str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        rows.append([*(_link(cell) if isinstance(cell, FigureCell) else cell for cell in row), n])
+    columns = [[row[i] for row in section.rows] for i in range(len(head))]
+    styles = [NumberStyle.of(c.estimate for c in column if isinstance(c, FigureCell)) for column in columns]
+    rows = [
+        [
+            *(_link(c, style) if isinstance(c, FigureCell) else c for c, style in zip(row, styles, strict=True)),
+            _units([cell.estimate for cell in row if isinstance(cell, FigureCell)]),
+        ]
+        for row in section.rows
+    ]
     return [*head, "n"], rows
 
 
-def _link(cell: FigureCell) -> CellLink:
-    return CellLink(short(cell.estimate), cell.number, cell.mark, SPOKEN[cell.mark])
+def _units(estimates: Sequence[Estimate]) -> str:
+    """How many units a row has; what pooled figures pool is counted only if there is nothing else."""
+    with_interval = [estimate for estimate in estimates if not math.isnan(estimate.low)]
+    counts = sorted({estimate.n for estimate in with_interval or estimates})
+    return "" if not counts else str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+
+
+class NumberStyle(NamedTuple):
+    """How all figures of a column are written, so that they can be compared at a glance."""
+
+    digits: int
+    zero: bool
+    """Whether there is a zero before the point."""
+
+    @classmethod
+    def of(cls, estimates: Iterable[Estimate]) -> "NumberStyle":
+        """Two digits if a figure is large, else three; no zeros before the point if none is needed."""
+        numbers = [abs(x) for e in estimates for x in (e.value, e.low, e.high) if not math.isnan(x)]
+        largest = max(numbers, default=0.0)
+        return cls(2 if largest >= 2 else 3, zero=largest >= 0.9995)
+
+    def text(self, estimate: Estimate) -> str:
+        """A value and its interval.
+
+        >>> NumberStyle(3, zero=False).text(Estimate(0.4912, 0.478, 0.503, 7801))
+        '.491 [.478, .503]'
+        """
+        if estimate.n == 0:
+            return "-"
+        value, low, high = (self._number(x) for x in (estimate.value, estimate.low, estimate.high))
+        return value if math.isnan(estimate.low) else f"{value} [{low}, {high}]"
+
+    def _number(self, value: float) -> str:
+        text = f"{value:.{self.digits}f}"
+        return text if self.zero else text.replace("0.", ".", 1)
+
+
+def _link(cell: FigureCell, style: NumberStyle) -> CellLink:
+    return CellLink(style.text(cell.estimate), cell.number, cell.mark, SPOKEN[cell.mark])
 
 
 def _for_csv(section: Section) -> tuple[list[str], list[list[object]]]:

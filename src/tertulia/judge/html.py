@@ -68,7 +68,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]], *, label: str =
             yield "<tr>"
             for i, cell in enumerate(row[: len(head)]):
                 numbers = aligned[i]
-                inner = escape(str(cell)) if numbers is None else numbers[r]
+                inner = (_breakable(str(cell)) if i == 0 else escape(str(cell))) if numbers is None else numbers[r]
                 if isinstance(cell, CellLink):
                     inner = _button(cell, inner)
                 tag = "th scope=row" if i == 0 and numbers is None else "td"
@@ -82,6 +82,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]], *, label: str =
     )
     name = f' role="region" aria-label="{escape(label)}" tabindex="0"' if label else ""
     return f'<div class="wide"{name}><table><thead><tr>{top}</tr></thead><tbody>{"".join(body())}</tbody></table></div>'
+
+
+def _breakable(text: str) -> str:
+    """A name that may be broken after the parts of a path."""
+    return re.sub(r"([/:?])", r"\1<wbr>", text) if not re.search(r"[<>&\"']", text) else escape(text)
 
 
 def _is_numeric(column: Sequence[str]) -> bool:

@@ -157,13 +157,19 @@ def comparison_section(comparisons: Sequence[Comparison]) -> Section:
         return Section("Paired comparison")
     cells = {(c.subject, c.setting, c.metric): c for c in comparisons}
     metrics = list(dict.fromkeys(c.metric for c in comparisons))
+    several = any(c.setting for c in comparisons)
     rows = []
     for subject, setting in dict.fromkeys((c.subject, c.setting) for c in comparisons):
         row = [cells.get((subject, setting, metric)) for metric in metrics]
         shared = max(c.estimate.n for c in row if c)
         both = [part for c in row for part in ((comparison_cell(c), p_cell(c)) if c else ("", ""))]
-        rows.append((subject, setting, *both, shared))
-    head = ("subject", "setting", *(part for metric in metrics for part in (metric, "p")), "shared units")
+        rows.append((subject, *((setting,) if several else ()), *both, shared))
+    head = (
+        "subject",
+        *(("setting",) if several else ()),
+        *(part for metric in metrics for part in (metric, "p")),
+        "shared units",
+    )
     title = f"Compared with {comparisons[0].baseline}, paired on the same units"
     return Section(title, head, tuple(rows), (TESTED,))
 

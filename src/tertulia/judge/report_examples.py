@@ -89,15 +89,16 @@ def pathology_section(
         return Section("What goes wrong")
     metrics = list(kinds)
     rows = []
+    several = any(one.score.setting for one in relevant)
     for subject, setting in dict.fromkeys(one.key[:2] for one in relevant):
         cells = (
             FigureCell(figures[key], "", numbers[key]) if (key := (subject, setting, metric)) in numbers else ""
             for metric in metrics
         )
-        rows.append((subject, setting, *cells))
+        rows.append((subject, *((setting,) if several else ()), *cells))
     worst = tuple(group for metric in metrics if (group := _worst(metric, kinds[metric], relevant)))
     better = {metric: next(o.info.higher_is_better for o in relevant if o.score.metric == metric) for metric in metrics}
-    head = ("subject", "setting", *metrics)
+    head = ("subject", *(("setting",) if several else ()), *metrics)
     title = f"What goes wrong: {', '.join(dict.fromkeys(kinds.values()))}"
     return Section(title, head, tuple(rows), detail=True, examples=worst, better=better)
 
