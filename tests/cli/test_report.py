@@ -77,6 +77,8 @@ def test_a_replay_that_cannot_be_is_an_error_that_says_what_to_do(tertulia: Tert
     result = tertulia("judge", "replay", "sample", "--bot", "generic", "--out", tmp_path / "out")
     assert result.code == 2
     assert "--each" in result.err
-    missing = tertulia("judge", "replay", tmp_path / "none.jsonl", "--bot", "generic", "--each", "--out", tmp_path / "o")
+    missing = tertulia(
+        "judge", "replay", tmp_path / "none.jsonl", "--bot", "generic", "--each", "--out", tmp_path / "o"
+    )
     assert missing.code == 1
     assert "Traceback" not in missing.err

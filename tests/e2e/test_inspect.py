@@ -16,12 +16,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("clients"), pytest.mark.
 
 READ = """
 import json, sys
-from inspect_ai.log import list_eval_logs, read_eval_log, read_eval_log_samples
+from inspect_ai.log import list_eval_logs, read_eval_log, read_eval_log_sample_summaries, read_eval_log_samples
 
 log = read_eval_log(sys.argv[1])
 samples = list(read_eval_log_samples(sys.argv[1]))
 print(json.dumps({
     "listed": len(list_eval_logs(sys.argv[2])),
+    "summaries": [summary.id for summary in read_eval_log_sample_summaries(sys.argv[1])],
     "version": log.version,
     "status": log.status,
     "model": log.eval.model,
@@ -39,10 +40,12 @@ EVAL = """
 import json, sys
 from inspect_ai import Task, eval
 from inspect_ai.dataset import Sample
-from inspect_ai.model import ModelOutput, get_model
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from inspect_ai.scorer import includes
 
 outputs = [ModelOutput.from_content("mockllm/model", text) for text in ("good morning", "hm", "good night")]
+for output in outputs:
+    output.usage = ModelUsage(input_tokens=2, output_tokens=2)  # else a tokenizer is downloaded to count them
 samples = [Sample(id=name, input=f"Say {name}!", target=name) for name in ("morning", "noon", "night")]
 figures = {}
 for format in ("eval", "json"):
@@ -64,15 +67,17 @@ def in_inspect(script: str, *arguments: Path) -> Any:
     return json.loads(ran.stdout.splitlines()[-1])
 
 
-def test_inspect_reads_our_logs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["log.eval", "2026-01-02T03-04-05_log.json"])  # what its viewer lists
+def test_inspect_reads_our_logs(tmp_path: Path, name: str) -> None:
     run = two_bots()
-    write_log(run, tmp_path / "log.json")
-    log = in_inspect(READ, tmp_path / "log.json", tmp_path)
+    write_log(run, tmp_path / name)
+    log = in_inspect(READ, tmp_path / name, tmp_path)
     assert (log["listed"], log["version"], log["status"], log["model"]) == (1, 2, "success", "a, b")
     figures = run.estimates()
     expected = {f"{metric}, {subject}, {setting}": e.value for (subject, setting, metric), e in figures.items()}
     assert log["scores"] == pytest.approx(expected)
     assert log["dataset"] == len(log["samples"]) == 10
+    assert sorted(log["summaries"]) == sorted(sample[0] for sample in log["samples"])
     first = next(sample for sample in log["samples"] if sample[0] == "u1, b, own")
     assert first[1:] == [["user", "assistant"], "Ho", "Hello", {"f1": 0.0}]
 

@@ -43,6 +43,8 @@ def same(one: JudgedRun, other: JudgedRun) -> bool:
 
 def test_a_run_reads_back_as_it_was_written(tmp_path: Path) -> None:
     run = two_bots()
+    write_log(run, tmp_path / "logs" / "log.eval")
+    assert same(read_log(tmp_path / "logs" / "log.eval"), run)
     write_log(run, tmp_path / "log.json")
     again = read_log(tmp_path / "log.json")
     assert same(again, run)
@@ -105,5 +107,5 @@ def test_what_is_no_log_is_an_error_with_a_hint(tmp_path: Path, text: str) -> No
         assert caught.value.hint
     with pytest.raises(DataError, match="not found"):
         read_log(tmp_path / "nowhere.json")
-    with pytest.raises(UsageError, match=r"end in \.json"):
-        write_log(two_bots(), tmp_path / "log.eval")
+    with pytest.raises(UsageError, match=r"end in \.eval or \.json"):
+        write_log(two_bots(), tmp_path / "log.txt")

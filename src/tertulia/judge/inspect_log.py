@@ -1,9 +1,10 @@
 """Judged runs as logs of Inspect AI, and its logs as judged runs.
 
 Inspect AI (UK AI Security Institute) is a framework for evaluations with a viewer and analyses of its own. Its log is a
-JSON document, format version 2: `eval` (what was run), `results` (figures), `samples` (each with messages, a target and
-scores by scorer). A unit of a subject in a setting becomes a sample, a metric becomes a scorer. What Inspect has no
-place for is in metadata, so that a log of ours reads back as the same run.
+JSON document (.json), or a zip archive with a header and a file for each sample (.eval). Format version 2 has `eval`
+(what was run), `results` (figures) and `samples` (each with messages, a target and scores by scorer). A unit of a
+subject in a setting becomes a sample, a metric becomes a scorer. What Inspect has no place for is in metadata, so that
+a log of ours reads back as the same run.
 
 Logs of others read as runs too: the model is the subject, every scorer is a metric. Inspect's grades count as it counts
 them: C is 1, P is 0.5, I and N are 0.
@@ -12,11 +13,15 @@ them: C is 1, P is 0.5, I and N are 0.
 import hashlib
 import json
 import math
+import struct
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from tertulia.artefacts.files import atomic_write
 from tertulia.core.dialogue import Json
@@ -29,6 +34,10 @@ from tertulia.metrics.metric import MetricInfo
 
 LOG_VERSION = 2
 """The format of Inspect's logs that is written."""
+SUMMARY_CHARACTERS = 300
+"""Of a text in the list of samples."""
+ZSTANDARD = 93
+"""The compression that Inspect's archives have, by its number in the zip format."""
 OURS = "tertulia"
 """Where a log's metadata has what Inspect has no place for."""
 _GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
@@ -42,11 +51,38 @@ def is_log(path: Path) -> bool:
 
 def write_log(run: JudgedRun, path: Path) -> None:
     """Write a run as a log that `inspect view` opens."""
-    if path.suffix != ".json":
-        raise UsageError(f"{path} must end in .json.", hint="Inspect AI tells its formats apart by the ending.")
-    text = json.dumps(log_of(run), ensure_ascii=False, allow_nan=False, default=str)
+    if path.suffix not in (".json", ".eval"):
+        raise UsageError(
+            f"{path} must end in .eval or .json.", hint="Inspect AI tells its formats apart by the ending."
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    log = log_of(run)
     with atomic_write(path) as file:
-        file.write_bytes(text.encode("utf-8", "replace"))
+        if path.suffix == ".json":
+            file.write_bytes(_encode(log))
+        else:
+            _write_archive(log, file)
+
+
+def _encode(value: Json) -> bytes:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, default=str).encode("utf-8", "replace")
+
+
+def _write_archive(log: Mapping[str, Json], file: Path) -> None:
+    """The archive as Inspect writes it: samples, their summaries, and the header last."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for sample in log["samples"]:
+            archive.writestr(f"samples/{sample['id']}_epoch_{sample['epoch']}.json", _encode(sample))
+        archive.writestr("summaries.json", _encode([_summary(sample) for sample in log["samples"]]))
+        archive.writestr("header.json", _encode({name: value for name, value in log.items() if name != "samples"}))
+
+
+def _summary(sample: Mapping[str, Json]) -> dict[str, Json]:
+    """What the viewer lists of a sample before it opens it."""
+    last = sample["input"][-1]["content"] if isinstance(sample["input"], list) else sample["input"]
+    shown = {name: sample[name] for name in ("id", "epoch", "scores")}
+    target = sample["target"][:SUMMARY_CHARACTERS]
+    return shown | {"input": last[:SUMMARY_CHARACTERS], "target": target, "completed": True}
 
 
 def log_of(run: JudgedRun) -> dict[str, Json]:
@@ -182,7 +218,7 @@ def _load(path: Path) -> dict[str, Json]:
         raise DataError(f"File not found: {path}", hint=_HINT)
     try:
         log = _load_archive(path) if path.suffix == ".eval" else json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, KeyError, NotImplementedError, zipfile.BadZipFile) as error:
+    except (ValueError, KeyError, OSError, NotImplementedError, struct.error, zipfile.BadZipFile) as error:
         raise DataError(f"{path} cannot be read as a log of Inspect AI ({error}).", hint=_HINT) from None
     if not isinstance(log, dict) or not isinstance(log.get("eval"), dict):
         raise DataError(f"{path} is no log of Inspect AI: it has no 'eval'.", hint=_HINT)
@@ -190,12 +226,29 @@ def _load(path: Path) -> dict[str, Json]:
 
 
 def _load_archive(path: Path) -> dict[str, Json]:
-    """A log in Inspect's binary format: a zip archive with the header and a file for each sample."""
+    """A log in Inspect's archive format; a member that was written twice counts as it was written last."""
     with zipfile.ZipFile(path) as archive:
-        log: dict[str, Json] = json.loads(archive.read("header.json"))
-        names = sorted({name for name in archive.namelist() if name.startswith("samples/") and name.endswith(".json")})
-        log["samples"] = [json.loads(archive.read(name)) for name in names]
+        members = {info.filename: info for info in archive.infolist()}
+        log: dict[str, Json] = json.loads(_member(archive, path, members["header.json"]))
+        names = [name for name in members if name.startswith("samples/") and name.endswith(".json")]
+        log["samples"] = [json.loads(_member(archive, path, members[name])) for name in names]
     return log
+
+
+def _member(archive: zipfile.ZipFile, path: Path, info: zipfile.ZipInfo) -> bytes:
+    """A file of the archive. Python's zipfile does not know Zstandard before 3.14, but pyarrow does."""
+    if info.compress_type != ZSTANDARD:
+        return archive.read(info)
+    with path.open("rb") as file:
+        file.seek(info.header_offset)
+        name_length, extra_length = struct.unpack("<26x2H", file.read(30))
+        file.seek(name_length + extra_length, 1)
+        data = file.read(info.compress_size)
+    with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+        unpacked: bytes = stream.read()
+    if zlib.crc32(unpacked) != info.CRC:
+        raise zipfile.BadZipFile(f"{info.filename} is damaged")
+    return unpacked
 
 
 def _our_run(record: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> JudgedRun:

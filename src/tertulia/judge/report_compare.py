@@ -42,7 +42,7 @@ class ReportConfig(Config):
     format: ReportFormat = "table"
     """What to print: tables for the terminal, Markdown, JSON, or a complete HTML page."""
     inspect: Path | None = None
-    """Also write the run as a log of Inspect AI to this file, for `inspect view`."""
+    """Also write the run as a log of Inspect AI to this file (.eval, or .json), for `inspect view`."""
 
 
 def load_any(path: Path) -> JudgedRun:
