@@ -110,7 +110,11 @@ def emotions(spec: str) -> EmotionModel:
     name, _, argument = (spec or "lexicon").partition(":")
     if name == "hf" and argument:
         return _classifier_emotions(argument)
-    return emotion_model(EMOTIONS, _remembering(make_teacher(EMOTION, spec or "lexicon")), "the built-in word list")
+    if name == "hf":
+        raise UsageError("The emotion model hf needs a model name or folder.", hint="Write hf:NAME_OR_FOLDER.")
+    if name != "lexicon":
+        raise UnknownName("emotion model", name, ("lexicon", "hf"))
+    return emotion_model(EMOTIONS, _remembering(make_teacher(EMOTION, spec or name)), "the built-in word list")
 
 
 def emotion_model(labels: Sequence[str], probabilities: TextTeacher, name: str) -> EmotionModel:
@@ -184,7 +188,7 @@ def _minilm_words() -> VectorSource:
     encoder = SentenceEncoder.load()
     table = encoder.transformer.embeddings.word_embeddings.weight.detach().numpy().astype(np.float64)
     _, axes = np.linalg.eigh(np.cov(table, rowvar=False))  # principal axes, the last ones with the largest variance
-    table = table @ axes[:, : -MINILM_DIMENSIONS - 1 : -1]
+    table = (table @ axes[:, : -MINILM_DIMENSIONS - 1 : -1]).astype(np.float32)
     unknown = encoder.tokenizer.token_to_id("[UNK]")
 
     def vectors(wanted: Collection[str]) -> dict[str, NDArray[np.floating[Any]]]:

@@ -192,13 +192,15 @@ def pair_similarities(pairs: TextPairs, word_vectors: WordVectors, similarity: S
         vectors = (_sums if similarity == "average" else _extremes)(word_vectors.matrix, texts)
         sizes = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
         products = np.einsum("ij,ij->i", vectors[first], vectors[second])
-        values[valid] = products / np.where(sizes > 0, sizes, 1.0)[first] / np.where(sizes > 0, sizes, 1.0)[second]
+        sizes[sizes == 0] = 1.0
+        values[valid] = products / (sizes[first] * sizes[second])
     return values
 
 
 def similarities(batch: Sequence[ReplyExample], *, word_vectors: WordVectors, similarity: Similarity) -> Floats:
     """The similarity of each reply and its reference."""
-    pairs = TextPairs.of((one.reply, one.reference) for one in batch)
+    texts = [one.reply for one in batch] + [one.reference for one in batch]
+    pairs = TextPairs(texts, np.arange(len(batch)), np.arange(len(batch), len(texts)))
     return pair_similarities(pairs, word_vectors, similarity)
 
 
