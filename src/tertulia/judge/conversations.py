@@ -202,8 +202,17 @@ def conversation_example(dialogue: Dialogue, speakers: Iterable[str]) -> Convers
 def conversation_items(conversations: Iterable[JudgedConversation]) -> Iterator[JudgedItem]:
     """The turns behind each unit."""
     for one in conversations:
-        turns = [{"speaker": turn.speaker, "text": turn.text} for turn in one.dialogue.turns]
-        yield JudgedItem(one.unit, {"turns": turns, "dialogue": one.dialogue.id}, one.subject)
+        turns = [_turn_content(turn) for turn in one.dialogue.turns]
+        personas = {name: list(persona.sentences) for name, persona in one.dialogue.personas.items()}
+        judged = [name for name, bot in bots_of(one.dialogue).items() if bot == one.subject]
+        more = {name: value for name, value in (("personas", personas), ("judged", judged)) if value}
+        yield JudgedItem(one.unit, {"turns": turns, "dialogue": one.dialogue.id, **more}, one.subject)
+
+
+def _turn_content(turn: Turn) -> dict[str, Json]:
+    """Speaker and text, and where a bot's turn is from."""
+    source = turn.meta.get("provenance")
+    return {"speaker": turn.speaker, "text": turn.text} | ({"provenance": source} if source else {})
 
 
 def prepare_resources(
@@ -223,11 +232,16 @@ def prepare_resources(
 
 def describe_files(config: ConversationsConfig) -> dict[str, Json]:
     """Path and digest of the data, of several files together."""
-    parts = [describe_data(file, config.split or None) for file in config.files]
+    return describe_paths(config.files, config.split or None)
+
+
+def describe_paths(files: Sequence[str], split: str | None) -> dict[str, Json]:
+    """The same of any files."""
+    parts = [describe_data(file, split) for file in files]
     if len(parts) == 1:
         return parts[0]
     digest = fingerprint(str(part["digest"]) for part in parts)
-    return {"path": ", ".join(config.files), "split": config.split or None, "digest": digest}
+    return {"path": ", ".join(files), "split": split, "digest": digest}
 
 
 def _read(config: ConversationsConfig, problems: Problems | None) -> Iterator[tuple[str, Dialogue]]:

@@ -9,7 +9,7 @@ import math
 import platform
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from tertulia import __version__
 from tertulia.artefacts.files import atomic_write, fingerprint, sha256_of
 from tertulia.artefacts.manifest import MANIFEST, is_complete, open_folder, read_about, read_manifest, seal
+from tertulia.core.command_line import command_line
 from tertulia.core.config import Config
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError, UsageError
@@ -193,6 +194,19 @@ def check_out(folder: Path | None) -> None:
         )
 
 
+def identified(run: JudgedRun, *, data: Mapping[str, Json] | None = None) -> JudgedRun:
+    """The run with command line, time, versions and data, unless it has them."""
+    if run.about:
+        return run
+    about: dict[str, Json] = {
+        "command": command_line(),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": _versions(),
+        "data": dict(data) if data else None,
+    }
+    return replace(run, about=about)
+
+
 def save_run(run: JudgedRun, folder: Path, *, data: Mapping[str, Json] | None = None) -> JudgedRun:
     """Write scores, items and manifest; the manifest comes last, so a folder with one is complete.
 
@@ -200,11 +214,7 @@ def save_run(run: JudgedRun, folder: Path, *, data: Mapping[str, Json] | None = 
     """
     check_out(folder)
     open_folder(folder)
-    about = dict(run.about) or {
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": _versions(),
-        "data": dict(data) if data else None,
-    }
+    about = dict(identified(run, data=data).about)
     with atomic_write(folder / SCORES) as file:
         pq.write_table(_score_table(run.scores), file, compression="zstd")
     with atomic_write(folder / ITEMS) as file:

@@ -74,7 +74,8 @@ def study_report(run: JudgedRun, labels: LabelSet, sections: Sequence[Section]) 
     raters |= {writer for texts in labels.texts.values() for writer, _ in texts}
     lead = f"{labels.labels} answers by {len(raters)} people about {len(labels.bots)} bots. "
     lead += "95 % intervals over conversations (or contexts) and raters, unless another level is given."
-    return RunReport(replace(plain.document, title=title, lead=lead, sections=(*sections, *others)), plain.json)
+    document = replace(plain.document, title=title, lead=lead, sections=(*sections, *others))
+    return replace(plain, document=document)
 
 
 def _notes(labels: LabelSet) -> list[str]:
