@@ -3,10 +3,10 @@
 from tertulia.cli.command import command
 from tertulia.cli.help import App
 from tertulia.cli.judge_conversations import conversations
-from tertulia.cli.judge_meta import hybrid, meta, proxy
-from tertulia.cli.judge_replies import replies
 from tertulia.cli.judge_llm import llm, ppi
+from tertulia.cli.judge_meta import hybrid, meta, proxy
 from tertulia.cli.judge_replay import replay
+from tertulia.cli.judge_replies import replies
 from tertulia.cli.output import Bars, print_problems
 from tertulia.cli.report import print_report
 from tertulia.core.codec import Problems
