@@ -111,7 +111,7 @@ def compare_embeddings(
     half = len(texts) // 2
     batch = [ReplyExample(a, b) for a, b in zip(texts[:half], texts[half : 2 * half], strict=True)]
     rows = {} if from_texts else {text: look_up(vectors, text) for text in texts}
-    ours, peers = [], []
+    ours, baseline = [], []
     difference = 0.0
     for _ in range(repeats):
         fresh = WordVectors(vectors.index, vectors.matrix)  # remembers nothing of earlier batches
@@ -120,14 +120,14 @@ def compare_embeddings(
         seconds, figures = cpu(partial(batched, batch, fresh))
         ours.append(seconds)
         seconds, expected = cpu(partial(peer, batch, vectors, rows))
-        peers.append(seconds)
+        baseline.append(seconds)
         both = ~np.isnan(expected)
         assert (both == ~np.isnan(figures)).all()
         difference = max(difference, float(np.abs(figures - expected)[both].max()))
-    ratios = [theirs / own for theirs, own in zip(peers, ours, strict=True)]
+    ratios = [theirs / own for theirs, own in zip(baseline, ours, strict=True)]
     print(
         f"{label:38} {len(batch):>7,} pairs: ours {median(ours) / half * 1e6:6.1f} us a pair, "
-        f"peer {median(peers) / half * 1e6:6.1f}; {median(ratios):5.1f} times as fast "
+        f"peer {median(baseline) / half * 1e6:6.1f}; {median(ratios):5.1f} times as fast "
         f"(best of {repeats}: {max(ratios):.1f}); largest difference {difference:.1e}"
     )
     return {"speedup": median(ratios), "difference": difference, "us_per_pair": median(ours) / half * 1e6}

@@ -38,7 +38,8 @@ class BleuCounts(NamedTuple):
 def bleu_counts(reply: str, reference: str, order: int) -> BleuCounts:
     """The counts of a reply, for n-grams of up to `order` tokens."""
     predicted, expected = tokens(reply), tokens(reference)
-    matches, totals = [], []
+    matches: list[int] = []
+    totals: list[int] = []
     for n in range(1, order + 1):
         own = Counter(ngrams(predicted, n))
         matches.append((own & Counter(ngrams(expected, n))).total() if matches[-1:] != [0] else 0)

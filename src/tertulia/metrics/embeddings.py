@@ -52,7 +52,7 @@ class WordVectors:
         self._source = source
         self._missing: set[str] = set()
         self._units: Floats | None = None
-        self._last: tuple[list[str], EncodedTexts] | None = None
+        self._last: tuple[list[str], TextRows] | None = None
 
     @classmethod
     def of(cls, vectors: Mapping[str, AnyFloats]) -> Self:
@@ -100,7 +100,7 @@ class WordVectors:
             self._units = unit_rows(np.asarray(self.matrix, dtype=np.float64))
         return self._units
 
-    def encode(self, texts: Sequence[str]) -> "EncodedTexts":
+    def encode(self, texts: Sequence[str]) -> "TextRows":
         """The rows of the first `MAX_WORDS` words of each text that have one."""
         listed = list(texts)
         if self._last is not None and self._last[0] == listed:  # several metrics of one batch
@@ -115,7 +115,7 @@ class WordVectors:
             self._look_up(self._source, set(all_words))
         owner = np.repeat(np.arange(len(listed)), counts)
         rows = np.fromiter(map(self.index.get, all_words, repeat(-1)), np.int64, len(all_words))
-        encoded = EncodedTexts.of(rows[rows >= 0], owner[rows >= 0], len(listed))
+        encoded = TextRows.of(rows[rows >= 0], owner[rows >= 0], len(listed))
         self._last = listed, encoded
         return encoded
 
@@ -131,7 +131,7 @@ class WordVectors:
         return 1 - sum(has_vector) / len(has_vector) if has_vector else float("nan")
 
 
-class EncodedTexts(NamedTuple):
+class TextRows(NamedTuple):
     """Texts as rows of a matrix of word vectors, one text after another."""
 
     rows: Ints
@@ -139,7 +139,7 @@ class EncodedTexts(NamedTuple):
     lengths: Ints
 
     @classmethod
-    def of(cls, rows: Ints, owner: Ints, count: int) -> "EncodedTexts":
+    def of(cls, rows: Ints, owner: Ints, count: int) -> "TextRows":
         """From the rows of all words and the texts they belong to; of long texts, the first `MAX_WORDS` words."""
         lengths = np.bincount(owner, minlength=count)
         starts = np.cumsum(lengths) - lengths
@@ -204,7 +204,7 @@ def similarities(batch: Sequence[ReplyExample], *, word_vectors: WordVectors, si
     return pair_similarities(pairs, word_vectors, similarity)
 
 
-def _sums(matrix: AnyFloats, texts: EncodedTexts) -> Floats:
+def _sums(matrix: AnyFloats, texts: TextRows) -> Floats:
     """The sums of each text's vectors, which have the direction of their means: (texts, dim)."""
     ends = np.append(texts.starts, len(texts.rows))
     shape = (len(texts.lengths), len(matrix))
@@ -212,7 +212,7 @@ def _sums(matrix: AnyFloats, texts: EncodedTexts) -> Floats:
     return np.asarray(counts @ np.asarray(matrix, dtype=np.float64), dtype=np.float64)
 
 
-def _extremes(matrix: AnyFloats, texts: EncodedTexts) -> Floats:
+def _extremes(matrix: AnyFloats, texts: TextRows) -> Floats:
     """The most extreme values of each text's vectors: (texts, dim)."""
     extremes = np.zeros((len(texts.lengths), matrix.shape[1]))
     order = np.argsort(-texts.lengths, kind="stable")[: np.count_nonzero(texts.lengths)]  # longest first
@@ -230,7 +230,7 @@ def _extremes(matrix: AnyFloats, texts: EncodedTexts) -> Floats:
     return extremes
 
 
-def _greedy(units: Floats, texts: EncodedTexts, first: Ints, second: Ints) -> Floats:
+def _greedy(units: Floats, texts: TextRows, first: Ints, second: Ints) -> Floats:
     values = np.zeros(len(first))
     widths = _WIDTHS[np.searchsorted(_WIDTHS, texts.lengths)]
     keys = widths[first] * (MAX_WORDS + 1) + widths[second]
