@@ -65,7 +65,8 @@ def test_a_proxy_is_plotted_with_its_line(tertulia: Tertulia, tmp_path: Path) ->
     result = tertulia(*arguments, "--metric", "warmth", "--out", tmp_path / "run")
     assert result.code == 0
     assert "quality explained by warmth" in result.out
-    assert (tmp_path / "run" / "proxy.svg").read_text().startswith("<svg")
+    assert (tmp_path / "run" / "regression.svg").read_text().startswith("<svg")
+    assert len((tmp_path / "run" / "report.md").read_text().split("regression.svg")) == 2
     assert "R^2" in tertulia("report", tmp_path / "run").out
     assert "'warmth'" in tertulia(*arguments, "--metric", "warmht").stderr
     assert "quality" in tertulia(*arguments[:4], "--score", "qualty", "--metric", "warmth").stderr

@@ -220,7 +220,7 @@ def proxy_sections(run: JudgedRun, figures: object = None) -> list[Section]:
     svg = regression_plot(
         points, (line["intercept"].value, line["slope"].value), x=x, y=y, references=references or None
     )
-    plot = Plot("proxy.svg", svg, f"{y} against {x} of {len(points)} bots; diamonds: published")
+    plot = Plot("regression.svg", svg, f"{y} against {x} of {len(points)} bots; diamonds: published")
     bots = [(bot, short(a), short(b)) for bot, (a, b) in points.items()]
     bots += [(f"  paper: {name}", f"{a:g}", f"{b:g}") for name, (a, b) in references.items()]
     return [

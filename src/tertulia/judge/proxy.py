@@ -85,7 +85,7 @@ def proxy_run(
     related = correlations(x, y, resamples=config.resamples, seed=config.seed)
     infos = (_info(measured, config.metric), _info(human, config.score))
     scores = [
-        Score(bot, "", info.name, (bot,), (pair[i].value,), (bot,))
+        Score(bot, "", info.name, (bot,), (pair[i].value,), (bot,), (1.0,))
         for bot, pair in points.items()
         for i, info in enumerate(infos)
     ]
@@ -154,9 +154,9 @@ def _metric_figures(run: JudgedRun, config: ProxyConfig) -> dict[str, Estimate]:
 
 
 def _info(run: JudgedRun, name: str) -> MetricInfo:
-    """A figure of a bot is one value, however it was reduced."""
+    """A figure of a bot is one value, however it was reduced; its interval is with the points, not by drawing it."""
     info = run.metrics.get(name) or MetricInfo(name, "rating", summary="people's answers to a question of a study")
-    return MetricInfo(name, info.unit, "mean", info.summary, info.citation, info.higher_is_better)
+    return MetricInfo(name, info.unit, "pooled", info.summary, info.citation, info.higher_is_better)
 
 
 def _references(config: ProxyConfig) -> Mapping[str, tuple[float, float]]:
