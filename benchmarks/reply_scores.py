@@ -8,7 +8,7 @@ FED (Mehri and Eskenazi 2020): 375 replies of Meena, Mitsuku and people, nine as
 intervals over conversations or contexts.
 
 The follow-ups were chosen on 110 of FED's replies (the first of a shuffled list), so for FED there is also a figure on
-the other 265. Scoring with a language model is slow: results are kept in --cache, and a stopped run resumes from it.
+the conversations that none of these belongs to. Scoring with a language model is slow: results are kept in --cache, and a stopped run resumes from it.
 """
 
 import argparse
@@ -207,7 +207,8 @@ def report(title: str, rated: Sequence[Rated], values: dict[str, Floats]) -> dic
     aspects = list(dict.fromkeys(name for one in rated for name in one.human))
     human = {name: np.array([one.human.get(name, np.nan) for one in rated]) for name in aspects}
     clusters = [one.cluster for one in rated]
-    held_out = title == "fed" and len(rated) > CHOSEN_ON
+    rest = ~np.isin(clusters, clusters[:CHOSEN_ON])
+    held_out = title == "fed" and bool(rest.any())
     figures = {}
     print(f"{title}: {', '.join(aspects)}; {len(set(clusters))} conversations or contexts")
     for name, column in values.items():
@@ -216,8 +217,7 @@ def report(title: str, rated: Sequence[Rated], values: dict[str, Floats]) -> dic
         print(f"  {name:24} overall {overall}  others {' '.join(f'{value:+.2f}' for value in others)}")
         figures[f"{title} {name}"] = overall.value
         if held_out:
-            rest = slice(CHOSEN_ON, None)
-            figure = spearman(column[rest], human["Overall"][rest], clusters[rest])
+            figure = spearman(column[rest], human["Overall"][rest], np.asarray(clusters)[rest].tolist())
             print(f"  {'':24} held out {figure}; FED itself: {PUBLISHED}")
             figures[f"{title} {name}, held out"] = figure.value
     return figures

@@ -25,7 +25,7 @@ from tertulia.metrics.metric import Metric, ReplyExample
 CITATION = "Mehri and Eskenazi 2020 (FED)"
 
 
-class LanguageModel(Protocol):
+class LikelihoodModel(Protocol):
     """The resource "language_model"."""
 
     def log_likelihoods(
@@ -76,7 +76,7 @@ TEXTS = tuple(dict.fromkeys(text for one in FOLLOW_UPS.values() for text in (*on
 
 
 def follow_up_scores(
-    batch: Sequence[ReplyExample], *, language_model: LanguageModel, follow_ups: FollowUps
+    batch: Sequence[ReplyExample], *, language_model: LikelihoodModel, follow_ups: FollowUps
 ) -> list[float]:
     """How much likelier the positive follow-ups are than the negative ones, for each reply.
 
