@@ -8,7 +8,8 @@ FED (Mehri and Eskenazi 2020): 375 replies of Meena, Mitsuku and people, nine as
 intervals over conversations or contexts.
 
 The follow-ups were chosen on 110 of FED's replies (the first of a shuffled list), so for FED there is also a figure on
-the conversations that none of these belongs to. Scoring with a language model is slow: results are kept in --cache, and a stopped run resumes from it.
+the conversations that none of these belongs to. Scoring with a language model is slow: results are kept in --cache, and
+a stopped run resumes from it.
 """
 
 import argparse
@@ -151,7 +152,7 @@ def spearman(values: Floats, human: Floats, clusters: Sequence[str], *, seed: in
 
 def _correlation(values: Floats, human: Floats) -> float:
     ranks = rankdata(values), rankdata(human)
-    if min(float(np.ptp(one)) for one in ranks) == 0:
+    if not len(values) or min(float(np.ptp(one)) for one in ranks) == 0:
         return float("nan")
     return float(np.corrcoef(*ranks)[0, 1])
 
