@@ -197,10 +197,11 @@ def main() -> None:
         values = measure(names, rated, resources)
         seconds = time.perf_counter() - start
         figures |= report(title, rated, values)
-        print(f"{title}: {len(rated)} replies, {len(names)} metrics, {seconds:.0f} s\n")
+        cached = ", with what --cache had" if options.cache else ""
+        print(f"{title}: {len(rated)} replies, {len(names)} metrics, {seconds:.0f} s{cached}\n")
         figures[f"{title} seconds"] = seconds
     settings = {name: value for name, value in vars(options).items() if name not in ("data", "cache")}
-    finish("reply_scores", figures, settings)
+    finish("reply_scores", {name: value for name, value in figures.items() if not np.isnan(value)}, settings)
 
 
 def report(title: str, rated: Sequence[Rated], values: dict[str, Floats]) -> dict[str, float]:

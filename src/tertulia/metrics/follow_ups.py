@@ -11,8 +11,9 @@ number of tokens, of which the end of the turn is one, keeps long follow-ups fro
 is in general moves all scores alike.
 
 Differences from FED: it takes the likelihood of context, reply and follow-up together, here only the follow-up counts.
-Complaints alone work better than contrasts for how interesting, engaging, specific and good a reply is (De Bruyn et al.
-2022 found the same), contrasts work better for how sensible it is; docs/reply-scores.md has the figures.
+Complaints alone (as in De Bruyn et al. 2022) agree better with people than contrasts do where people like long replies,
+since any short remark is less likely after a long one; where they do not, complaints alone mislead.
+docs/reply-scores.md has the figures.
 """
 
 from collections.abc import Mapping, Sequence
