@@ -11,9 +11,8 @@ number of tokens, of which the end of the turn is one, keeps long follow-ups fro
 is in general moves all scores alike.
 
 Differences from FED: it takes the likelihood of context, reply and follow-up together, here only the follow-up counts.
-Complaints alone (as in De Bruyn et al. 2022) agree better with people than contrasts do where people like long replies,
-since any short remark is less likely after a long one; where they do not, complaints alone mislead.
-docs/reply-scores.md has the figures.
+Complaints alone (as in De Bruyn et al. 2022) agree with people far better than contrasts do on two of three sets of
+ratings, and not at all on the third; docs/reply-scores.md has the figures.
 """
 
 from collections.abc import Mapping, Sequence
