@@ -8,7 +8,8 @@ FED (Mehri and Eskenazi 2020): 375 replies of Meena, Mitsuku and people, nine as
 intervals over conversations or contexts.
 
 The follow-ups were chosen on 110 of FED's replies (the first of a shuffled list), so for FED there is also a figure on
-the other 265. Scoring with a language model is slow: results are kept in --cache, and a stopped run resumes from it.
+the conversations that none of these belongs to. Scoring with a language model is slow: results are kept in --cache, and
+a stopped run resumes from it.
 """
 
 import argparse
@@ -151,7 +152,7 @@ def spearman(values: Floats, human: Floats, clusters: Sequence[str], *, seed: in
 
 def _correlation(values: Floats, human: Floats) -> float:
     ranks = rankdata(values), rankdata(human)
-    if min(float(np.ptp(one)) for one in ranks) == 0:
+    if not len(values) or min(float(np.ptp(one)) for one in ranks) == 0:
         return float("nan")
     return float(np.corrcoef(*ranks)[0, 1])
 
@@ -196,10 +197,11 @@ def main() -> None:
         values = measure(names, rated, resources)
         seconds = time.perf_counter() - start
         figures |= report(title, rated, values)
-        print(f"{title}: {len(rated)} replies, {len(names)} metrics, {seconds:.0f} s\n")
+        cached = ", with what --cache had" if options.cache else ""
+        print(f"{title}: {len(rated)} replies, {len(names)} metrics, {seconds:.0f} s{cached}\n")
         figures[f"{title} seconds"] = seconds
     settings = {name: value for name, value in vars(options).items() if name not in ("data", "cache")}
-    finish("reply_scores", figures, settings)
+    finish("reply_scores", {name: value for name, value in figures.items() if not np.isnan(value)}, settings)
 
 
 def report(title: str, rated: Sequence[Rated], values: dict[str, Floats]) -> dict[str, float]:
@@ -207,7 +209,8 @@ def report(title: str, rated: Sequence[Rated], values: dict[str, Floats]) -> dic
     aspects = list(dict.fromkeys(name for one in rated for name in one.human))
     human = {name: np.array([one.human.get(name, np.nan) for one in rated]) for name in aspects}
     clusters = [one.cluster for one in rated]
-    held_out = title == "fed" and len(rated) > CHOSEN_ON
+    rest = ~np.isin(clusters, clusters[:CHOSEN_ON])
+    held_out = title == "fed" and bool(rest.any())
     figures = {}
     print(f"{title}: {', '.join(aspects)}; {len(set(clusters))} conversations or contexts")
     for name, column in values.items():
@@ -216,8 +219,7 @@ def report(title: str, rated: Sequence[Rated], values: dict[str, Floats]) -> dic
         print(f"  {name:24} overall {overall}  others {' '.join(f'{value:+.2f}' for value in others)}")
         figures[f"{title} {name}"] = overall.value
         if held_out:
-            rest = slice(CHOSEN_ON, None)
-            figure = spearman(column[rest], human["Overall"][rest], clusters[rest])
+            figure = spearman(column[rest], human["Overall"][rest], np.asarray(clusters)[rest].tolist())
             print(f"  {'':24} held out {figure}; FED itself: {PUBLISHED}")
             figures[f"{title} {name}, held out"] = figure.value
     return figures

@@ -162,8 +162,10 @@ def score_replies(
         if metric.reduction == "mean":
             scores.append(Score(subject, setting, metric.name, units, tuple(values[metric.name]), clusters))
         else:  # a figure of the whole set
-            ids = {"subject": subject, "setting": setting, "units": units, "clusters": clusters}
-            scores.append(metric.score(examples, **ids, resources=resources))
+            whole = metric.score(
+                examples, subject=subject, setting=setting, units=units, clusters=clusters, resources=resources
+            )
+            scores.append(whole)
             progress(len(examples))
     return scores
 

@@ -5,7 +5,6 @@ protocol. The defaults are packaged models, so that they work offline; an entail
 """
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from tertulia.core.errors import UsageError
 from tertulia.core.reply import Ask
 from tertulia.corpus.load import SAMPLE, load_dialogues
 from tertulia.metrics.metric import ReplyExample
-from tertulia.metrics.reference_free import WordIdf, unit
+from tertulia.metrics.reference_free import ReplyRanker, WordIdf, unit
 from tertulia.models.classifiers.entailment import EntailmentClassifier
 from tertulia.models.classifiers.text_classifier import TextClassifier
 from tertulia.models.generators.teachers import cached
@@ -27,14 +26,6 @@ from tertulia.talk.spec import make_bot
 DEFAULT_LANGUAGE_MODEL = "smollm2"
 RELATED_TURNS = 4
 """Turns that a reply should be related to; chosen with benchmarks/reply_scores.py."""
-
-
-class ReplyRanker(Protocol):
-    """Scores replies for their contexts."""
-
-    def scores(self, batch: Sequence[ReplyExample]) -> list[float]:
-        """Of each reply, higher is better."""
-        ...
 
 
 def language_model(spec: str) -> TextScorer:

@@ -11,8 +11,8 @@ number of tokens, of which the end of the turn is one, keeps long follow-ups fro
 is in general moves all scores alike.
 
 Differences from FED: it takes the likelihood of context, reply and follow-up together, here only the follow-up counts.
-Complaints alone work better than contrasts for how interesting, engaging, specific and good a reply is (De Bruyn et al.
-2022 found the same), contrasts work better for how sensible it is; docs/reply-scores.md has the figures.
+Complaints alone (as in De Bruyn et al. 2022) agree with people far better than contrasts do on two of three sets of
+ratings, and not at all on the third; docs/reply-scores.md has the figures.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from tertulia.metrics.metric import Metric, ReplyExample
 CITATION = "Mehri and Eskenazi 2020 (FED)"
 
 
-class LanguageModel(Protocol):
+class LikelihoodModel(Protocol):
     """The resource "language_model"."""
 
     def log_likelihoods(
@@ -76,7 +76,7 @@ TEXTS = tuple(dict.fromkeys(text for one in FOLLOW_UPS.values() for text in (*on
 
 
 def follow_up_scores(
-    batch: Sequence[ReplyExample], *, language_model: LanguageModel, follow_ups: FollowUps
+    batch: Sequence[ReplyExample], *, language_model: LikelihoodModel, follow_ups: FollowUps
 ) -> list[float]:
     """How much likelier the positive follow-ups are than the negative ones, for each reply.
 

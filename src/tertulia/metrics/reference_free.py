@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tertulia.core.text import words
-from tertulia.metrics.follow_ups import LanguageModel, per_token
+from tertulia.metrics.follow_ups import LikelihoodModel, per_token
 from tertulia.metrics.metric import Metric, ReplyExample
 
 NAN = float("nan")
@@ -44,7 +44,7 @@ GENERIC_REPLIES = (
 """Replies that fit almost any context, and therefore say nothing."""
 
 
-class Ranker(Protocol):
+class ReplyRanker(Protocol):
     """The resource "ranker"."""
 
     def scores(self, batch: Sequence[ReplyExample]) -> Sequence[float]:
@@ -68,20 +68,20 @@ class EntailmentModel(Protocol):
         ...
 
 
-def reply_likelihood(batch: Sequence[ReplyExample], *, language_model: LanguageModel) -> list[float]:
+def reply_likelihood(batch: Sequence[ReplyExample], *, language_model: LikelihoodModel) -> list[float]:
     """Log-probability per token of each reply given its context."""
     given = language_model.log_likelihoods([one.context for one in batch], [one.reply for one in batch])
     return [per_token(one) for one in given]
 
 
-def reply_likelihood_gain(batch: Sequence[ReplyExample], *, language_model: LanguageModel) -> list[float]:
+def reply_likelihood_gain(batch: Sequence[ReplyExample], *, language_model: LikelihoodModel) -> list[float]:
     """What the context adds to the log-probability per token: pointwise mutual information of reply and context."""
     alone = language_model.log_likelihoods([()] * len(batch), [one.reply for one in batch])
     given = reply_likelihood(batch, language_model=language_model)
     return [one - per_token(other) for one, other in zip(given, alone, strict=True)]
 
 
-def relatedness(batch: Sequence[ReplyExample], *, ranker: Ranker) -> list[float]:
+def relatedness(batch: Sequence[ReplyExample], *, ranker: ReplyRanker) -> list[float]:
     """The ranker's score of each reply; nan without a context."""
     with_context = [one for one in batch if one.context]
     scores = iter(ranker.scores(with_context) if with_context else ())
