@@ -110,7 +110,8 @@ def test_a_run_of_conversations(tmp_path: Path) -> None:
     assert figures["generic", "sentiment"] > 0.05  # haha
     item = run.items[0]
     assert (item.unit, item.subject, item.content["dialogue"]) == ("d0", "run", "d0")
-    assert item.content["turns"][:2] == [{"speaker": "A", "text": "Hi!"}, {"speaker": "B", "text": "ok"}]
+    assert [(turn["speaker"], turn["text"]) for turn in item.content["turns"][:2]] == [("A", "Hi!"), ("B", "ok")]
+    assert item.content["turns"][1]["provenance"]["bot"] == "generic"
     assert run.comparisons()[0].subject == "generic"
     assert "3 subjects" not in report_run(run, plots=False).document.lead
 
