@@ -34,6 +34,8 @@ from tertulia.store.study_records import (
 from tertulia.store.validation import check_id, check_names, json_value
 
 Clock = Callable[[], datetime]
+OWNER_PREFIX = "study:"
+"""Of the owners of conversations that are held in studies."""
 
 FULL_STUDY = select(studies).where(studies.c.id == bindparam("id"))
 # Without the config: nearly every request reads whether the study is open, and decoding a config takes longer.
@@ -74,7 +76,12 @@ def token_digest(token: str) -> str:
 
 def study_owner(study: str) -> str:
     """The owner of a study's conversations in the conversation store: no visitor of the chat page has this name."""
-    return f"study:{study}"
+    return OWNER_PREFIX + study
+
+
+def is_study_owner(owner: str) -> bool:
+    """Whether an owner of conversations is a study or one of its participants."""
+    return owner.startswith(OWNER_PREFIX)
 
 
 def study_row(connection: Connection, study: str, *, lock: bool = False, open_only: bool = False) -> Row[Any]:

@@ -2,16 +2,20 @@
 
 import itertools
 import json
+import random
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from tests.web.conftest import events_of
-from tests.web.study.conftest import Lab, Rater, answers, chat_toml, ok
+from tests.web.study.conftest import Lab, Rater, answers, chat_toml, lab_at, ok
 
+from tertulia.web.config import lazy_bots
 from tertulia.web.study.chats import participant_owner
+from tertulia.web.study.opening import open_study
 
 
 def label_turns(rater: Rater) -> dict[str, Any]:
@@ -52,6 +56,18 @@ def test_a_chat_from_the_link_to_the_code(lab: Lab, preset: str) -> None:
     assert state["code"] == study.config["completion"]["done"]
     turns = [row for row in lab.store.rows(study.id) if row.target.startswith("turn:")]
     assert all(row.turn_text for row in turns)
+
+
+def test_bots_that_differ_in_an_option_only_are_two_bots(tmp_path: Path, eventually: Callable[..., None]) -> None:
+    """Also from a bot that the server offers: its own specification does not name its options."""
+    served = lazy_bots(["generic?to_questions=Served."])
+    with lab_at(f"sqlite:///{tmp_path / 'study.db'}", served) as lab:
+        toml = chat_toml("arena", "generic", "generic?to_questions=Other.")
+        rater = lab.rater(open_study(lab.store, toml, "two.toml", [], {}, random.Random(0)))
+        rater.begin()
+        eventually(lambda: rater.act("next")["task"] is not None)
+        chat = ok(rater.say(rater.state()["task"]["assignment"], "Why?"))["chat"]
+        assert {turn["text"] for turn in chat["turns"] if not turn["mine"]} == {"I don't know.", "Other."}
 
 
 def test_a_reply_comes_in_equal_pieces_as_plain_text_and_is_stored_as_shown(lab: Lab) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tertulia.core.dialogue import Json, Persona
 from tertulia.store import ConversationStore, StoredTurn, StudyStore
-from tertulia.store.study_base import study_owner
+from tertulia.store.study_base import OWNER_PREFIX, study_owner
 from tertulia.store.study_records import AssignmentRecord, StudyUnitRecord
 from tertulia.study.config import HUMAN, StudyConfig
 from tertulia.study.localised import localise
@@ -27,7 +27,7 @@ NOBODY = "nobody"
 
 def participant_owner(participant: str) -> str:
     """The owner of a participant's conversations with bots: no visitor of the chat page has this name."""
-    return f"study:{participant}"
+    return OWNER_PREFIX + participant
 
 
 def has_people(config: StudyConfig) -> bool:

@@ -17,7 +17,7 @@ from tertulia.web.study.stream import ChatReplies
 def install(app: FastAPI, services: Services) -> None:
     """Serve the studies of the app's database to participants."""
     store, conversations = StudyStore(services.database), services.conversation_store
-    bots = StudyBots(lambda: services.workers, services.new_worker)
+    bots = StudyBots(services.workers_by_spec, services.new_worker)
     services.hidden_workers = bots.worker
     services.on_close.append(bots.close)
     service = StudyService(store, Chats(store, conversations), bots)
