@@ -87,6 +87,7 @@ class Lab:
     def __init__(self, url: str, database: Database, studies: StudyParts) -> None:
         self.url = url
         self.studies = studies
+        self.database = database
         self.store = StudyStore(database)
         self.conversations = ConversationStore(database)
         self.raters: list[Rater] = []

@@ -4,6 +4,7 @@ import itertools
 import json
 import random
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,38 @@ def test_bots_that_differ_in_an_option_only_are_two_bots(tmp_path: Path, eventua
         eventually(lambda: rater.act("next")["task"] is not None)
         chat = ok(rater.say(rater.state()["task"]["assignment"], "Why?"))["chat"]
         assert {turn["text"] for turn in chat["turns"] if not turn["mine"]} == {"I don't know.", "Other."}
+
+
+def test_a_request_reads_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And writes once; what a request has changed in between is read again."""
+    rater = lab.rater(lab.open(chat_toml("interactive-likert", "one", min_turns=2, units_per_participant=3)))
+    rater.begin()
+    counts: Counter[str] = Counter()
+
+    def counted(kind: str, run: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def count(work: Any) -> Any:
+            counts[kind] += 1
+            return run(work)
+
+        return count
+
+    for kind in ("read", "write"):
+        monkeypatch.setattr(lab.database, kind, counted(kind, getattr(lab.database, kind)))
+
+    def taken(request: Callable[[], Any]) -> tuple[int, int]:
+        counts.clear()
+        request()
+        return counts["read"], counts["write"]
+
+    assignment = rater.state()["task"]["assignment"]
+    assert taken(rater.state) == (1, 0)
+    assert taken(lambda: rater.stream(assignment, "Hello!")) == (1, 2)  # the message, and the reply
+    labels = answers(rater.state()["task"], "turn")
+    assert taken(lambda: ok(rater.label(assignment, *labels))) == (1, 1)
+    assert taken(lambda: rater.act("finish", assignment=assignment)) == (1, 1)
+    ok(rater.label(assignment, *answers(rater.state()["task"], "unit")))
+    assert taken(lambda: rater.act("submit", assignment=assignment, key="s")) == (2, 1)
+    assert taken(lambda: rater.act("next")) == (3, 2)  # a unit that is new to the server, a lease, its conversation
 
 
 def test_a_reply_comes_in_equal_pieces_as_plain_text_and_is_stored_as_shown(lab: Lab) -> None:
