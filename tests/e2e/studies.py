@@ -4,7 +4,6 @@ import hashlib
 import json
 import random
 import secrets
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -195,11 +194,10 @@ class Participant:
         expect(self.page.locator("#code")).to_have_text(code)
 
 
-def write_to(speaker: Participant, listener: Participant, text: str) -> float:
+def write_to(speaker: Participant, listener: Participant, text: str) -> None:
     """Type until the partner sees that, then send, and wait until both see the message.
 
-    Returns the seconds from the key to the partner's page. News of typing that come before that page listens are lost:
-    so whoever types goes on for a while.
+    News of typing that come before the partner's page listens are lost: so whoever types goes on for a while.
     """
     box, presence = speaker.page.locator("#text"), listener.page.locator(".presence")
     for attempt in range(8):
@@ -211,12 +209,9 @@ def write_to(speaker: Participant, listener: Participant, text: str) -> float:
         except AssertionError:
             if attempt == 7:
                 raise
-    start = time.monotonic()
     box.press("Enter")
     expect(listener.page.locator(".turn.theirs .bubble").last).to_have_text(text)
-    seconds = time.monotonic() - start
     expect(speaker.page.locator(".turn.mine .bubble").last).to_have_text(text)
-    return seconds
 
 
 Join = Callable[..., Participant]
