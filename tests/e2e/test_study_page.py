@@ -211,9 +211,7 @@ def test_every_module_is_preloaded_and_nothing_comes_from_elsewhere(studies: Stu
 
 def test_an_attention_check_comes_between_tasks(studies: StudyServer, join: Join) -> None:
     between = '[[attention]]\nevery = 1\nanswer = "b"\n[attention.question]\nid = "check"\nkind = "choice"\n'
-    between += (
-        'text = "Choose B."\nchoices = [{ value = "a", text = "Letter A" }, { value = "b", text = "Letter B" }]\n'
-    )
+    between += 'text = "Choose B."\nchoices = [{ value = "a", text = "Letter A" }, { value = "b", text = "B" }]\n'
     person = join(studies.open("pairwise-chat", between))
     person.skip_to_work()
     person.answer_all()
