@@ -5,7 +5,7 @@
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from tests.e2e.studies import (  # noqa: F401 - fixtures
     PHONE,
     RESPONSES,
@@ -120,6 +120,44 @@ def test_a_lost_connection_is_shown_and_nothing_is_sent_twice(studies: StudyServ
     expect(page.locator("#saved")).to_have_text("Saving …")
     person.context.set_offline(False)
     expect(page.locator("#saved")).to_have_text("Saved")
+
+
+def test_a_message_waits_for_the_answers_before_it(studies: StudyServer, join: Join) -> None:
+    """Enter comes before the answer is saved: the server would refuse the message."""
+    person = join(studies.open("ssa-interactive", "min_turns = 3\n", units=1))
+    person.skip_to_work()
+    page, held = person.page, list[Route]()
+    page.route("**/labels", held.append)
+    with page.expect_request("**/labels"):
+        person.choose("sensible", False)
+    page.locator("#text").fill("hello")
+    page.locator("#text").press("Enter")
+    page.locator("#text").press("Enter")
+    expect(page.locator("#text")).to_have_value("")
+    expect(page.locator("#send")).to_be_disabled()
+    page.unroute("**/labels")
+    held[0].continue_()
+    expect(page.locator(".turn.theirs:not(.pending)")).to_have_count(2)
+    expect(page.locator(".turn.mine .bubble")).to_have_text("hello")
+    expect(page.locator("#alert")).to_be_empty()
+
+
+def test_a_late_state_does_not_hide_an_answer(studies: StudyServer, join: Join) -> None:
+    """The state after a reply is read before the vote is saved, and arrives after it."""
+    person = join(studies.open("interactive-likert", "min_turns = 2\n", units=1))
+    person.skip_to_work()
+    page, held = person.page, list[Route]()
+    page.route("**/state", held.append)
+    with page.expect_request("**/state"):
+        page.locator("#text").fill("hello")
+        page.locator("#text").press("Enter")
+    expect(page.locator(".turn.theirs:not(.pending)")).to_have_count(1)
+    old = held[0].fetch()
+    person.choose("vote", "up")
+    expect(page.locator("#saved")).to_have_text("Saved")
+    held[0].fulfill(response=old)
+    expect(page.locator("#finish")).to_be_visible()  # the state was taken
+    expect(person.question("vote").locator('input[data-value="up"]')).to_be_checked()
 
 
 def test_a_reply_that_fails_gives_the_message_back(studies: StudyServer, join: Join) -> None:
