@@ -244,8 +244,8 @@ def violations(page: Page, **options: Json) -> list[str]:
     """What axe-core finds wrong, as lines."""
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE_SCRIPT)
-    found = page.evaluate("async (options) => (await axe.run(document, options)).violations", options)
-    return [f"{rule['id']}: {node['html'][:150]} {node['failureSummary']}" for rule in found for node in rule["nodes"]]
+    rules = page.evaluate("async (options) => (await axe.run(document, options)).violations", options)
+    return [f"{rule['id']}: {node['html'][:150]} {node['failureSummary']}" for rule in rules for node in rule["nodes"]]
 
 
 def check(page: Page, step: str) -> None:

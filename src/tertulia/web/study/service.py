@@ -8,18 +8,14 @@ run one after the other within a server; across servers the stores decide.
 import hashlib
 import json
 import random
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from tertulia.core.config import validate
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import UsageError
 from tertulia.core.text import clean
-from tertulia.store import NotFound, StudyStore
+from tertulia.store import StudyStore
 from tertulia.store.study_records import (
     WITHDRAWN,
     AssignmentRecord,
@@ -27,8 +23,6 @@ from tertulia.store.study_records import (
     ParticipantWithdrawn,
     ParticipantWork,
     StudyNotOpen,
-    StudyRecord,
-    StudyState,
     StudyUnitRecord,
     UnitCandidate,
     utc_now,
@@ -49,16 +43,13 @@ from tertulia.study.texts import text as interface_text
 from tertulia.web.study import encode
 from tertulia.web.study.bots import StudyBots
 from tertulia.web.study.chats import chat_of, has_people, is_pair, missing_sides, open_chats
-from tertulia.web.study.errors import NotEnrolled, WrongStep
+from tertulia.web.study.errors import WrongStep
 from tertulia.web.study.rater import Entry, Rater
 from tertulia.web.study.tasks import Task, TaskLabel
+from tertulia.web.study.visitors import Visitors
 
-LOCKS = 256
-"""Participants share so many locks."""
 MAX_UNITS = 1000
 """Units that are kept in memory."""
-MAX_TOKENS = 20_000
-"""Tokens whose participants are kept in memory."""
 
 
 class Lease(NamedTuple):
@@ -69,7 +60,7 @@ class Lease(NamedTuple):
     preparing: bool = False
 
 
-class StudyService:
+class StudyService(Visitors):
     """The actions of participants."""
 
     def __init__(
@@ -80,37 +71,12 @@ class StudyService:
         now: Callable[[], datetime] = utc_now,
         rng: random.Random | None = None,
     ) -> None:
-        self.store = store
+        super().__init__(store, now)
         self.bots = bots
-        self.now = now
         self.rng = rng or random.Random()
-        self._studies: dict[str, tuple[StudyRecord, StudyConfig]] = {}  # nothing but a study's state ever changes
         self._units: dict[tuple[str, str], StudyUnitRecord] = {}
-        self._participants: dict[str, str] = {}  # by token, which is never given to anybody else
-        self._locks = [threading.RLock() for _ in range(LOCKS)]
 
     # Who is there.
-
-    def study(self, study: str) -> tuple[StudyRecord, StudyConfig]:
-        """A study that is or was open."""
-        record, config = self._known_study(study)
-        return self._in_state(record, config, self.store.state(study)), config
-
-    def _known_study(self, study: str) -> tuple[StudyRecord, StudyConfig]:
-        """A study and its config; its state may have changed since."""
-        if study not in self._studies:
-            record = self.store.get(study)
-            config = validate(StudyConfig, dict(record.config), where=f"the study {record.name}")
-            self._studies[study] = record, config
-        return self._studies[study]
-
-    def _in_state(self, record: StudyRecord, config: StudyConfig, state: StudyState) -> StudyRecord:
-        """A study in its present state, which ends when its time is over."""
-        if state == "draft":
-            raise NotFound("study")
-        if state == "open" and config.is_over(self.now()):
-            return self.store.set_state(record.id, "closed", "end of the study")
-        return record if record.state == state else replace(record, state=state)
 
     def enroll(self, study: str, entry: Entry) -> str:
         """Take part; returns the token for the participant's cookie."""
@@ -124,49 +90,6 @@ class StudyService:
         """Start to load the bots that participants talk with, unless they are there."""
         if config.protocol == "chat":
             self.bots.load(bot.spec for bot in config.bots if bot.spec != HUMAN)
-
-    def rater(self, study: str, token: str | None) -> Rater:
-        """The participant of this study who has the token."""
-        record, config = self._known_study(study)
-        participant = self._participant(token)
-        visit = self.store.visit(participant, with_pair=has_people(config))
-        if visit.participant.study != record.id:
-            raise NotEnrolled
-        return Rater(self._in_state(record, config, visit.state), config, visit)
-
-    def _participant(self, token: str | None) -> str:
-        """The pseudonym of whoever has a token."""
-        if (known := self._participants.get(token or "")) is not None:
-            return known
-        try:
-            participant = self.store.participant(token or "").id
-        except NotFound:
-            raise NotEnrolled from None
-        if len(self._participants) >= MAX_TOKENS:
-            self._participants.clear()
-        self._participants[token or ""] = participant
-        return participant
-
-    @contextmanager
-    def acting(self, study: str, token: str | None) -> Iterator[Rater]:
-        """The participant, whose other actions wait until this one is done."""
-        self._known_study(study)  # one that does not exist is not found, whoever asks
-        with self._lock(self._participant(token)):
-            yield self.rater(study, token)
-
-    @contextmanager
-    def locked(self, rater: Rater) -> Iterator[Rater]:
-        """The participant as they are now, whose other actions wait."""
-        with self._lock(rater.id):
-            yield self.again(rater)
-
-    def _lock(self, participant: str) -> threading.RLock:
-        return self._locks[int(participant[:8], 16) % LOCKS]
-
-    def again(self, rater: Rater) -> Rater:
-        """The participant as they are now."""
-        visit = self.store.visit(rater.id, with_pair=has_people(rater.config))
-        return Rater(self._in_state(rater.study, rater.config, visit.state), rater.config, visit)
 
     # Where they are.
 
