@@ -185,6 +185,7 @@ def pages_of(filled: Filled) -> dict[str, str]:
     return pages
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("device", [{}, PHONE], ids=["desktop", "phone"])
 def test_axe_finds_no_violation_on_any_page(

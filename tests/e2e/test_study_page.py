@@ -417,6 +417,7 @@ def test_right_to_left_is_mirrored(studies: StudyServer, join: Join) -> None:
     assert overflow(page) <= 0
 
 
+@pytest.mark.slow
 def test_axe_finds_no_violation_in_judging_and_writing(studies: StudyServer, join: Join) -> None:
     person = join(studies.open("begin", units=1))
     page = person.page
@@ -460,6 +461,7 @@ def test_axe_finds_no_violation_in_judging_and_writing(studies: StudyServer, joi
     check(writer.page, "writing")
 
 
+@pytest.mark.slow
 def test_axe_finds_no_violation_in_chats(studies: StudyServer, join: Join) -> None:
     person = join(studies.open("ssa-interactive", "min_turns = 3\n", units=1))
     person.skip_to_work()
