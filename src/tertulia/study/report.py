@@ -329,7 +329,10 @@ def _comparison_section(pairs: Mapping[str, Sequence[RatingComparison]]) -> Iter
         for pair in compared
     ]
     if rows:
-        note = "Two-way clustered differences of means; adjusted by Holm's procedure over all pairs of a question."
+        note = (
+            "Differences of means, clustered two-way (by conversation or context, and by rater); p-values adjusted "
+            "for the number of pairs by Holm's procedure, within each question. No mixed-effects model."
+        )
         yield Section("All pairs of bots", ("question", "pair", "difference", "p", "adjusted p"), tuple(rows), (note,))
 
 
