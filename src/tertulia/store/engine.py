@@ -9,7 +9,7 @@ PostgreSQL: bounded waits for the server and for locks, and a check of each pool
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +59,22 @@ def is_sqlite(url: URL) -> bool:
 @contextmanager
 def transaction(engine: Engine, *, write: bool = False) -> Iterator[Connection]:
     """A transaction that is committed at the end of the block, and rolled back when the block raises."""
-    with engine.begin() as connection:
-        if engine.dialect.name == "sqlite":  # by hand: an event listener for it would slow down every statement
-            sqlite: Any = connection.connection.driver_connection
-            sqlite.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+    with engine.connect() as connection, _begun(connection, "BEGIN IMMEDIATE" if write else "BEGIN"):
         yield connection
+
+
+def write_transaction(connection: Connection) -> AbstractContextManager[None]:
+    """A transaction that writes, on a connection that is kept for the next one."""
+    return _begun(connection, "BEGIN IMMEDIATE")
+
+
+@contextmanager
+def _begun(connection: Connection, begin: str) -> Iterator[None]:
+    with connection.begin():
+        if connection.dialect.name == "sqlite":  # by hand: an event listener for it would slow down every statement
+            sqlite: Any = connection.connection.driver_connection
+            sqlite.execute(begin)
+        yield
 
 
 def connect(engine: Engine, *, busy_seconds: float) -> None:
@@ -179,6 +190,15 @@ def store_errors(where: str) -> Iterator[None]:
         yield
     except (SQLAlchemyError, sqlite3.Error) as error:
         raise _explain(error, where) from error
+
+
+def explained(error: BaseException, where: str) -> BaseException:
+    """The error as `store_errors` would raise it; one that is not the database's is returned as it is."""
+    if not isinstance(error, (SQLAlchemyError, sqlite3.Error)):
+        return error
+    explanation = _explain(error, where)
+    explanation.__cause__ = error
+    return explanation
 
 
 def primary_code(error: sqlite3.Error) -> int:

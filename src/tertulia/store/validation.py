@@ -61,6 +61,8 @@ def json_value(value: Json, what: str) -> Json:
 
 
 def _is_storable(text: str) -> bool:
+    if text.isascii():
+        return "\0" not in text
     try:
         return b"\0" not in text.encode()
     except UnicodeEncodeError:

@@ -19,6 +19,7 @@ from tertulia.web.middleware import AuthMiddleware, OpenAICors, SecurityMiddlewa
 from tertulia.web.openai import routes as openai_routes
 from tertulia.web.page import pages, signin
 from tertulia.web.page import routes as page_routes
+from tertulia.web.page.direct import DirectMessages
 from tertulia.web.services import Services
 from tertulia.web.study import mount as studies
 
@@ -54,6 +55,7 @@ def create_app(
     admin.install(app, database, config)
     # The last one is the outermost: what limits refuse is logged, has all headers, and counts for a known visitor or
     # key; CORS answers preflight requests, which have no key.
+    app.add_middleware(DirectMessages, services=services)
     app.add_middleware(LimitsMiddleware, services=services)
     app.add_middleware(AuthMiddleware, access=access)
     if config.cors_origins:

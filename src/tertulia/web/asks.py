@@ -96,7 +96,7 @@ def _json_value(value: Any) -> Any:
     """The value as JSON that every database accepts: a bot's unusual settings or scores must not lose its reply."""
     match value:
         case str():
-            return clean(value)
+            return value if value.isascii() and value.isprintable() else clean(value)  # as almost all are
         case None | bool() | int() | float():
             return value
         case Mapping():
