@@ -9,7 +9,7 @@ PostgreSQL: bounded waits for the server and for locks, and a check of each pool
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -59,22 +59,23 @@ def is_sqlite(url: URL) -> bool:
 @contextmanager
 def transaction(engine: Engine, *, write: bool = False) -> Iterator[Connection]:
     """A transaction that is committed at the end of the block, and rolled back when the block raises."""
-    with engine.connect() as connection, _begun(connection, "BEGIN IMMEDIATE" if write else "BEGIN"):
+    with engine.begin() as connection:
+        if is_sqlite(engine.url):  # by hand: an event listener for it would slow down every statement
+            driver(connection).execute("BEGIN IMMEDIATE" if write else "BEGIN")
         yield connection
 
 
-def write_transaction(connection: Connection) -> AbstractContextManager[None]:
-    """A transaction that writes, on a connection that is kept for the next one."""
-    return _begun(connection, "BEGIN IMMEDIATE")
+def driver(connection: Connection) -> Any:
+    """The connection of SQLite's own driver."""
+    return connection.connection.driver_connection
 
 
-@contextmanager
-def _begun(connection: Connection, begin: str) -> Iterator[None]:
-    with connection.begin():
-        if connection.dialect.name == "sqlite":  # by hand: an event listener for it would slow down every statement
-            sqlite: Any = connection.connection.driver_connection
-            sqlite.execute(begin)
-        yield
+def commit(connection: Connection) -> None:
+    """Commit a transaction that was begun on SQLite's driver, and what SQLAlchemy knows of it."""
+    if connection.in_transaction():
+        connection.commit()
+    else:
+        driver(connection).commit()
 
 
 def connect(engine: Engine, *, busy_seconds: float) -> None:

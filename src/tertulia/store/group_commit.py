@@ -1,8 +1,8 @@
 """Two ways to make a unit of work durable: one transaction each (PostgreSQL), and group commit (SQLite).
 
 SQLite has one writer at a time, and each commit waits for the disk. So one thread writes for all callers: it runs all
-waiting units of work in one transaction, each in a savepoint so that a failure does not affect the others, and wakes
-the callers after the one commit. Nobody returns before their own work is on disk. (A lock around one transaction each
+waiting units of work in one transaction, in savepoints so that a failure does not affect the others, and wakes the
+callers after the one commit. Nobody returns before their own work is on disk. (A lock around one transaction each
 is slower, and unfair: the thread that has just released the lock takes it again before the waiting ones have woken up.)
 
 Callers need not wait on a thread: `submit` gives a future, and each thread that a message does not visit saves it two
@@ -20,11 +20,12 @@ from typing import Any, Protocol, TypeVar
 from sqlalchemy import Connection, Engine
 
 from tertulia.core.errors import StoreError
-from tertulia.store.engine import explained, public_url, store_errors, transaction, write_transaction
+from tertulia.store.engine import commit, driver, explained, public_url, store_errors, transaction
 
 R = TypeVar("R")
 T = TypeVar("T")
 
+BEGIN = "BEGIN IMMEDIATE"
 SUBMIT_THREADS = 32
 """How many submitted transactions a PostgreSQL server runs at once."""
 
@@ -84,20 +85,27 @@ class _Job:
         self.result: Any = None
         self.error: Exception | None = None
 
-    def run(self, connection: Connection) -> None:
-        """Do the work, or undo all of it. Raises only when the transaction itself is lost."""
+    def run(self, connection: Connection, *, is_first: bool) -> None:
+        """Do the work, or undo all of it. Raises only when the transaction itself is lost.
+
+        What only the first of a group has done is undone with the transaction; the others need a savepoint.
+        """
         if not self.future.set_running_or_notify_cancel():
             return
-        sqlite: Any = connection.connection.driver_connection
-        sqlite.execute("SAVEPOINT job")
+        sqlite = driver(connection)
+        if not is_first:
+            sqlite.execute("SAVEPOINT job")
         try:
             self.result = self.work(connection)
         except Exception as error:
             if not sqlite.in_transaction:  # disk full or failing: SQLite has rolled back everything
                 raise
-            sqlite.execute("ROLLBACK TO job")
+            sqlite.execute("ROLLBACK" if is_first else "ROLLBACK TO job")
+            if is_first:
+                sqlite.execute(BEGIN)
             self.error = error
-        sqlite.execute("RELEASE job")
+        if not is_first:
+            sqlite.execute("RELEASE job")
 
     def resolve(self, where: str, transaction_error: BaseException | None = None) -> None:
         """Wake the caller, with the outcome or with the error that ended the transaction."""
@@ -153,10 +161,11 @@ class GroupCommit:
             group: list[_Job] = []
             try:
                 connection = connection or self._engine.connect()
-                with write_transaction(connection):
-                    for job in chain([first], self._more_jobs()):
-                        group.append(job)
-                        job.run(connection)
+                driver(connection).execute(BEGIN)
+                for job in chain([first], self._more_jobs()):
+                    group.append(job)
+                    job.run(connection, is_first=job is first)
+                commit(connection)
             except BaseException as error:  # whatever it is, no caller may be left waiting
                 _discard(connection)
                 connection = None
@@ -179,7 +188,7 @@ class GroupCommit:
 
 
 def _discard(connection: Connection | None) -> None:
-    """Close a connection, whatever state it is in."""
+    """Close a connection, whatever state it is in; an open transaction is rolled back."""
     if connection is not None:
         with suppress(Exception):
             connection.close()

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Delete, Dialect, Insert, Select, Update
 from sqlalchemy.sql.compiler import SQLCompiler
 
+from tertulia.store.engine import driver
+
 Values = Mapping[str, Any]
 Statement = Select[Any] | Insert | Update | Delete
 _Convert = Callable[[Any], Any]
@@ -31,7 +33,7 @@ class Prepared:
         if connection.dialect.name != "sqlite":
             return connection.execute(self.statement, dict(values)).all()
         compiled = self._compile(connection.dialect)
-        rows = _driver(connection).execute(compiled.text, compiled.row(values)).fetchall()
+        rows = driver(connection).execute(compiled.text, compiled.row(values)).fetchall()
         return [compiled.converted(row) for row in rows] if compiled.results else rows
 
     def run(self, connection: Connection, *values: Values) -> None:
@@ -42,9 +44,9 @@ class Prepared:
             return
         compiled = self._compile(connection.dialect)
         if len(values) == 1:
-            _driver(connection).execute(compiled.text, compiled.row(values[0]))
+            driver(connection).execute(compiled.text, compiled.row(values[0]))
         else:
-            _driver(connection).executemany(compiled.text, [compiled.row(each) for each in values])
+            driver(connection).executemany(compiled.text, [compiled.row(each) for each in values])
 
     def _compile(self, dialect: Dialect) -> "_Compiled":
         if self._compiled is None:  # two threads may both do it, with the same result
@@ -100,7 +102,3 @@ def _columns(statement: Statement) -> Sequence[Any]:
 
 def _conversions(converters: Sequence[_Convert | None]) -> tuple[tuple[int, _Convert], ...]:
     return tuple((index, convert) for index, convert in enumerate(converters) if convert is not None)
-
-
-def _driver(connection: Connection) -> Any:
-    return connection.connection.driver_connection

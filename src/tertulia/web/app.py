@@ -40,7 +40,18 @@ def create_app(
     if not bots:
         raise UsageError("No bot to serve.", hint="Name at least one.")
     config = config or ServeConfig()
-    app = FastAPI(title="Tertulia", version=__version__, lifespan=_lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="Tertulia",
+        version=__version__,
+        lifespan=_lifespan,
+        docs_url=None,
+        redoc_url=None,
+        telemetry={
+            "tracing": False,
+            "metrics": False,
+            "logs": False,
+        },  # we have our own, and a check costs each request
+    )
     app.state.services = services = Services(
         bots, database, config, personas, stops_abandoned=stops_abandoned, may_inspect=may_inspect
     )

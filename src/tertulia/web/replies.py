@@ -25,7 +25,7 @@ from tertulia.talk.worker import Busy, Job, OnPiece
 from tertulia.web.asks import AskBuilder, reply_record
 from tertulia.web.errors import log_failure, reference_of
 from tertulia.web.pending import PendingReply
-from tertulia.web.progress import ProgressSaver, RemoteReplies, run_on
+from tertulia.web.progress import ProgressSaver, RemoteReplies, on_loop, run_on
 
 log = logging.getLogger(__name__)
 
@@ -84,8 +84,8 @@ class ReplyService:
 
     async def say(self, conversation: str, owner: str, text: str, key: str) -> StartedReply:
         """Store a message and start the reply to it; a key that was used before attaches to the reply of then."""
-        admitted = partial(self._store.start_say, conversation, owner, text, key=key, admit=self._admit)
-        return await self._start(owner, lambda: asyncio.wrap_future(admitted()))
+        write = partial(self._store.start_say, conversation, owner, text, key=key, admit=self._admit)
+        return await self._start(owner, lambda: on_loop(write()))
 
     async def regenerate(self, conversation: str, owner: str, key: str) -> StartedReply:
         """Start another reply in place of the last one."""
