@@ -61,14 +61,14 @@ async def answer(services: Services, owner: str, conversation: str, message: sch
     return await _respond(started, services, stream=message.stream, opening=opening)
 
 
-@router.get("/bots", response_model=list[schemas.BotOut])
+@router.get("/bots", response_model=list[schemas.BotOut], responses=errors())
 async def bots(services: AppServices) -> Response:
     """List the bots that are ready."""
     await services.first_bot()
     return Json([bot_out(worker) for worker in services.workers.values()])
 
 
-@router.get("/personas", response_model=list[schemas.PersonaOut])
+@router.get("/personas", response_model=list[schemas.PersonaOut], responses=errors())
 async def personas(services: AppServices) -> Response:
     """List suggested personas."""
     return Json([persona_out(persona) for persona in services.personas])
