@@ -34,7 +34,7 @@ class Prepared:
             return connection.execute(self.statement, dict(values)).all()
         compiled = self._compile(connection.dialect)
         rows = driver(connection).execute(compiled.text, compiled.row(values)).fetchall()
-        return [compiled.converted(row) for row in rows] if compiled.results else rows
+        return [_converted(row, compiled.results) for row in rows] if compiled.results else rows
 
     def run(self, connection: Connection, *values: Values) -> None:
         """Execute it, once for each set of values."""
@@ -66,16 +66,8 @@ class _Compiled(NamedTuple):
 
     def row(self, values: Values) -> Sequence[Any]:
         """The values as the driver takes them."""
-        return self.converted(self.pick({**self.constants, **values}), self.parameters)
-
-    def converted(
-        self, row: tuple[Any, ...], conversions: tuple[tuple[int, _Convert], ...] | None = None
-    ) -> Sequence[Any]:
-        """A row with the values converted that need it, by default those of a result."""
-        values = list(row)
-        for index, convert in self.results if conversions is None else conversions:
-            values[index] = convert(values[index])
-        return values
+        picked = self.pick({**self.constants, **values} if self.constants else values)
+        return _converted(picked, self.parameters) if self.parameters else picked
 
 
 def _compile(statement: Statement, keys: Sequence[str], dialect: Dialect) -> _Compiled:
@@ -93,6 +85,15 @@ def _compile(statement: Statement, keys: Sequence[str], dialect: Dialect) -> _Co
             [each["type"].dialect_impl(dialect).result_processor(dialect, None) for each in _columns(statement)]
         ),
     )
+
+
+def _converted(row: tuple[Any, ...], conversions: tuple[tuple[int, _Convert], ...]) -> Sequence[Any]:
+    """A row with the values converted that need it; None never does."""
+    values = list(row)
+    for index, convert in conversions:
+        if values[index] is not None:
+            values[index] = convert(values[index])
+    return values
 
 
 def _columns(statement: Statement) -> Sequence[Any]:
