@@ -152,6 +152,15 @@ def metrics_named(names: tuple[str, ...], *, unit: Unit, verb: str) -> list[Metr
     return metrics
 
 
+def example_name(row: str) -> str:
+    """A metric of a family's row: the row's name with small numbers in it.
+
+    >>> example_name("hits@KinM"), example_name("shared run of N turns"), example_name("KL")
+    ('hits@1in10', 'shared run of 2 turns', 'KL')
+    """
+    return _PLACEHOLDER.sub(lambda match: {"K": "1", "M": "10", "N": "2"}[match.group()], row)
+
+
 def _numbers(row: str, name: str) -> tuple[int, ...]:
     """The numbers in a name that belongs to a family's row; none if it does not belong to it.
 

@@ -228,7 +228,7 @@ class StudyAssignments(StudyBase):
                 for position, (speaker, text) in enumerate(opening)
             ]
             if turns:
-                connection.execute(ADD_TURNS, turns)
+                ADD_TURNS.run(connection, *turns)
             values = {"assignment": assignment, "side": side, "conversation": id_}
             connection.execute(insert(assignment_conversations), values)
             return full_assignment(connection, assignment)
