@@ -3,7 +3,6 @@
 `python docs/reference.py` writes the page; with `--check` it fails if the page is out of date.
 """
 
-import re
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
