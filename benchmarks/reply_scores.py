@@ -26,10 +26,14 @@ import torch
 from scipy.stats import rankdata
 
 from common import finish
+from tertulia.core.text import words
 from tertulia.judge.replies import CHUNK
 from tertulia.judge.resources import load_resources
+from tertulia.metrics.follow_ups import COMPLAINTS, FOLLOW_UPS, FollowUps, follow_up_scores
 from tertulia.metrics.metric import Floats, ReplyExample
 from tertulia.metrics.registry import METRICS, metric_named
+from tertulia.models.generators.teachers import cached
+from tertulia.models.sentence_encoder import SentenceEncoder
 from tertulia.models.text_likelihood import TextScorer
 
 FAST = ("words per reply", "f1", "relatedness", "specificity by idf", "genericness")
@@ -170,6 +174,43 @@ def measure(names: Sequence[str], rated: Sequence[Rated], resources: dict[str, A
     return {name: np.array(column) for name, column in values.items()}
 
 
+def variants(rated: Sequence[Rated], resources: dict[str, Any]) -> dict[str, Floats]:
+    """What was tried beside the registered metrics."""
+    vectors = cached(SentenceEncoder.load().eval().encode)
+    columns: dict[str, list[float]] = {}
+    for one in rated:
+        example, reply = one.example, vectors([one.example.reply])[0]
+        cosines = vectors(example.context[-4:]) @ reply
+        own = example.context[-2::-2]
+        repeats = float((vectors(own) @ reply).max()) if own else 0.0
+        tried = {
+            "relatedness, last turn": float(cosines[-1]),
+            "relatedness, two joined": float(vectors([" ".join(example.context[-2:])])[0] @ reply),
+            "relatedness, best of 4": float(cosines.max()),
+            "last turn - own turns": float(cosines[-1]) - repeats,
+        }
+        for name, value in tried.items():
+            columns.setdefault(name, []).append(value)
+    values = {name: np.array(column) for name, column in columns.items()}
+    if "language_model" in resources:
+        batch, model = [one.example for one in rated], resources["language_model"]
+        praise = FollowUps(tuple(text for one in FOLLOW_UPS.values() for text in one.positive))
+        unlikely = np.array(follow_up_scores(batch, language_model=model, follow_ups=praise))
+        complaints = np.array(follow_up_scores(batch, language_model=model, follow_ups=COMPLAINTS))
+        values |= {"praise alone": -unlikely, "praise - complaints": complaints - unlikely}
+    return values
+
+
+def given_length(values: Floats, human: Floats, lengths: Floats) -> float:
+    """Partial rank correlation: what remains when the number of words is known."""
+    present = ~(np.isnan(values) | np.isnan(human))
+    if present.sum() < 4 or np.array_equal(values, lengths):
+        return float("nan")
+    ranks = [rankdata(one[present]) for one in (values, human, lengths)]
+    rest = [one - np.polyval(np.polyfit(ranks[2], one, 1), ranks[2]) for one in ranks[:2]]
+    return float(np.corrcoef(*rest)[0, 1])
+
+
 def main() -> None:
     """Print a table for each set."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -178,6 +219,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="40 replies of each set")
     parser.add_argument("--limit", type=int, help="this many replies of each set, drawn at random")
     parser.add_argument("--language-model", action="store_true", help="also the metrics that need a language model")
+    parser.add_argument("--variants", action="store_true", help="also what was tried and is not registered")
     parser.add_argument("--bfloat16", action="store_true", help="the language model in half precision")
     parser.add_argument("--cache", type=Path, help="file of likelihoods, to resume from")
     options = parser.parse_args()
@@ -194,7 +236,7 @@ def main() -> None:
         random.Random(0).shuffle(rated)
         rated = rated[: 40 if options.quick else options.limit]
         start = time.perf_counter()
-        values = measure(names, rated, resources)
+        values = measure(names, rated, resources) | (variants(rated, resources) if options.variants else {})
         seconds = time.perf_counter() - start
         figures |= report(title, rated, values)
         cached = ", with what --cache had" if options.cache else ""
@@ -209,6 +251,7 @@ def report(title: str, rated: Sequence[Rated], values: dict[str, Floats]) -> dic
     aspects = list(dict.fromkeys(name for one in rated for name in one.human))
     human = {name: np.array([one.human.get(name, np.nan) for one in rated]) for name in aspects}
     clusters = [one.cluster for one in rated]
+    lengths = np.array([float(len(words(one.example.reply))) for one in rated])
     rest = ~np.isin(clusters, clusters[:CHOSEN_ON])
     held_out = title == "fed" and bool(rest.any())
     figures = {}
@@ -216,11 +259,14 @@ def report(title: str, rated: Sequence[Rated], values: dict[str, Floats]) -> dic
     for name, column in values.items():
         overall = spearman(column, human["Overall"], clusters)
         others = [_correlation(*_both(column, human[aspect])) for aspect in aspects if aspect != "Overall"]
-        print(f"  {name:24} overall {overall}  others {' '.join(f'{value:+.2f}' for value in others)}")
+        partial = given_length(column, human["Overall"], lengths)
+        listed = " ".join(f"{value:+.2f}" for value in others)
+        print(f"  {name:25} overall {overall}, given length {partial:+.3f}  others {listed}")
         figures[f"{title} {name}"] = overall.value
+        figures[f"{title} {name}, given length"] = partial
         if held_out:
             figure = spearman(column[rest], human["Overall"][rest], np.asarray(clusters)[rest].tolist())
-            print(f"  {'':24} held out {figure}; FED itself: {PUBLISHED}")
+            print(f"  {'':25} held out {figure}; FED itself: {PUBLISHED}")
             figures[f"{title} {name}, held out"] = figure.value
     return figures
 
