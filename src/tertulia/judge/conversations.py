@@ -182,6 +182,18 @@ def bots_of(dialogue: Dialogue) -> dict[str, str]:
     return {name: name for name in dialogue.speakers if name.lower() in BOT_SPEAKERS}
 
 
+def names_of(dialogue: Dialogue) -> dict[str, str]:
+    """What the bots behind the speakers are called: the names that self-play gave them, else their specifications.
+
+    >>> turns = (Turn("ann", "Hi!"), Turn("ann (2)", "hello"))
+    >>> names_of(Dialogue("d", turns, meta={"bots": ["hf:a", "hf:a"], "names": ["ann", "ann"]}))
+    {'ann': 'ann', 'ann (2)': 'ann'}
+    """
+    bots, listed = bots_of(dialogue), dialogue.meta.get("names")
+    names = _seats(dialogue, [str(name) for name in listed]) if isinstance(listed, list | tuple) else {}
+    return {speaker: names.get(speaker) or bot for speaker, bot in bots.items()}
+
+
 def conversation_example(dialogue: Dialogue, speakers: Iterable[str]) -> ConversationExample:
     """The turns of a dialogue, those of one speaker in a row joined, with who is judged.
 
@@ -204,7 +216,7 @@ def conversation_items(conversations: Iterable[JudgedConversation]) -> Iterator[
     for one in conversations:
         turns = [_turn_content(turn) for turn in one.dialogue.turns]
         personas = {name: list(persona.sentences) for name, persona in one.dialogue.personas.items()}
-        judged = [name for name, bot in bots_of(one.dialogue).items() if bot == one.subject]
+        judged = [speaker for speaker, name in names_of(one.dialogue).items() if name == one.subject]
         more = {name: value for name, value in (("personas", personas), ("judged", judged)) if value}
         yield JudgedItem(one.unit, {"turns": turns, "dialogue": one.dialogue.id, **more}, one.subject)
 
@@ -271,7 +283,7 @@ def _current(dialogue: Dialogue) -> Dialogue:
 
 def _subjects(source: str, dialogue: Dialogue, by: By, speaker: str | None) -> dict[str, list[str]]:
     """The speakers that are judged, by subject."""
-    bots = bots_of(dialogue)
+    bots = names_of(dialogue)
     judged = [speaker] if speaker is not None else list(bots) or list(dialogue.speakers)
     judged = [name for name in judged if name in dialogue.speakers]
     subjects: dict[str, list[str]] = {}
@@ -305,10 +317,11 @@ def _describe(subject: str, conversations: Sequence[JudgedConversation]) -> Subj
     for one in conversations:
         if one.subject != subject:
             continue
+        names = names_of(one.dialogue)
         for turn in one.dialogue.turns:
             provenance = turn.meta.get("provenance")
-            if isinstance(provenance, Mapping) and provenance.get("bot") == subject:
-                return Subject(subject, subject, "bot", str(provenance.get("checkpoint") or ""))
+            if isinstance(provenance, Mapping) and names.get(turn.speaker) == subject:
+                return Subject(subject, _bot_of_turn(turn), "bot", str(provenance.get("checkpoint") or ""))
     return Subject(subject)
 
 
