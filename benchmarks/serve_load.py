@@ -4,6 +4,9 @@ lost or mixed up. With --long, one user sends many messages to one conversation:
 Three processes on the loopback interface: the server with `generic` and `tfidf`, a FastAPI app with one constant route
 (the lower bound), and this one, which simulates the users over plain sockets. Each user pauses between messages, as
 people do. At the end every conversation is fetched and compared, message by message, with what its user sent.
+
+CPU time per message contains what the bot computes, and what conversations cost to create and to fetch at the end.
+Beside it is the bot's own: the CPU time of a reply, one at a time, outside of any server.
 """
 
 import argparse
@@ -24,6 +27,9 @@ from pathlib import Path
 from typing import Any
 
 from common import finish, percentile
+from tertulia.core.dialogue import Dialogue, Turn
+from tertulia.core.reply import Ask
+from tertulia.talk.spec import make_bot
 
 HOST = "127.0.0.1"
 FLOOR = """
@@ -178,6 +184,21 @@ async def long_conversation(port: int, bot: str, pid: int, messages: int) -> tup
         return costs, time.perf_counter() - began
 
 
+def own_cpu_ms(bot: str, replies: int = 200) -> float:
+    """CPU milliseconds that a bot itself takes for a reply."""
+    made = make_bot(bot)
+    asks = [
+        Ask(Dialogue(id="d", turns=(Turn("user", f"{OPENERS[n % len(OPENERS)]} ({bot} {n})"),)), speaker="bot", seed=n)
+        for n in range(replies + 20)
+    ]
+    for ask in asks[:20]:  # warm-up
+        made.reply([ask])
+    start = time.thread_time()
+    for ask in asks[20:]:
+        made.reply([ask])
+    return 1000 * (time.thread_time() - start) / replies
+
+
 async def crowd(kind: str, port: int, pid: int, users: int, seconds: float, pause: float) -> LoadResult:
     """All users at once, for the given time."""
     tally, until, cpu = LoadResult(), time.monotonic() + seconds, cpu_seconds(pid)
@@ -275,7 +296,8 @@ def main() -> None:
                     tallies[kind].cpu_seconds += tally.cpu_seconds
                 else:
                     tallies[kind] = tally
-    report(tallies, users, seconds, args.pause, db, args.workers)
+    own = {bot: own_cpu_ms(bot) for bot in ("generic", "tfidf")}
+    report(tallies, own, users, seconds, args.pause, db, args.workers)
 
 
 def postgresql(folder: Path) -> str:
@@ -298,12 +320,20 @@ def report_long(port: int, pid: int, messages: int, db: str) -> None:
     finish("serve_load_long", figures, {"messages": messages, "db": db.partition(":")[0]})
 
 
-def report(tallies: dict[str, LoadResult], users: int, seconds: float, pause: float, db: str, workers: int) -> None:
+def report(
+    tallies: dict[str, LoadResult],
+    own: dict[str, float],
+    users: int,
+    seconds: float,
+    pause: float,
+    db: str,
+    workers: int,
+) -> None:
     """Print the table and the JSON object."""
     figures: dict[str, float] = {}
     print(f"{users} users, {seconds:.0f} s per bot, a message every {pause:.1f} s each; milliseconds")
     print(
-        f"{'':<10}{'messages':>10}{'p50':>8}{'p95':>8}{'p99':>8}{'max':>8}{'errors':>8}{'lost':>6}{'crossed':>8}{'cpu':>8}"
+        f"{'':<10}{'messages':>10}{'p50':>8}{'p95':>8}{'p99':>8}{'max':>8}{'errors':>8}{'lost':>6}{'crossed':>8}{'cpu':>8}{'own':>8}"
     )
     for kind, tally in tallies.items():
         cuts = {
@@ -311,18 +341,20 @@ def report(tallies: dict[str, LoadResult], users: int, seconds: float, pause: fl
             for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1))
         }
         row = "".join(f"{value:>8.1f}" for value in cuts.values())
-        print(
-            f"{kind:<10}{len(tally.seconds):>10}{row}{len(tally.errors):>8}{tally.lost:>6}{tally.crossed:>8}{tally.cpu_ms:>8.2f}"
-        )
+        counts = f"{len(tally.errors):>8}{tally.lost:>6}{tally.crossed:>8}"
+        print(f"{kind:<10}{len(tally.seconds):>10}{row}{counts}{tally.cpu_ms:>8.2f}{own.get(kind, 0):>8.2f}")
         figures |= {f"{kind}_{name}_ms": value for name, value in cuts.items()}
         figures |= {f"{kind}_messages": len(tally.seconds), f"{kind}_errors": len(tally.errors)}
         figures |= {f"{kind}_lost": tally.lost, f"{kind}_crossed": tally.crossed, f"{kind}_cpu_ms": tally.cpu_ms}
         for error in tally.errors[:3]:
             print("   ", error[:300])
     for kind in ("generic", "tfidf"):
+        figures[f"{kind}_own_cpu_ms"] = own[kind]
+        figures[f"{kind}_cpu_over_constant"] = figures[f"{kind}_cpu_ms"] / figures["constant_cpu_ms"]
         over = {p: figures[f"{kind}_{p}_ms"] / figures[f"constant_{p}_ms"] for p in ("p50", "p95", "p99")}
         figures |= {f"{kind}_{p}_over_constant": ratio for p, ratio in over.items()}
         print(f"{kind}: " + ", ".join(f"{p} {ratio:.1f}x" for p, ratio in over.items()) + " of the constant route")
+    print("cpu: of the server per message; own: of the bot alone per reply")
     settings = {"users": users, "seconds": seconds, "pause": pause, "db": db.partition(":")[0], "workers": workers}
     finish("serve_load", figures, settings)
 

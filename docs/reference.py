@@ -3,7 +3,6 @@
 `python docs/reference.py` writes the page; with `--check` it fails if the page is out of date.
 """
 
-import re
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +15,7 @@ from tertulia.core.config import Config
 from tertulia.core.registry import Registry
 from tertulia.corpus.registry import READERS
 from tertulia.metrics.metric import MetricFamily
-from tertulia.metrics.registry import METRICS, metric_named
+from tertulia.metrics.registry import METRICS, example_name, metric_named
 from tertulia.models.registry import ARCHITECTURES
 from tertulia.store import Database
 from tertulia.talk.bots.generic import GenericBot
@@ -144,7 +143,7 @@ def metrics() -> list[str]:
     for row in METRICS.rows():
         metric = METRICS.get(row.name)
         if isinstance(metric, MetricFamily):
-            metric = metric_named(re.sub(r"(?<![A-Za-z])[KMN]|(?<=in)[KMN]$", "10", row.name))
+            metric = metric_named(example_name(row.name))
         better = {True: "↑", False: "↓", None: ""}[metric.higher_is_better]
         values = (metric.unit, metric.reduction, better, metric.citation, row.summary)
         lines.append(f"| `{row.name}` | {' | '.join(cell(value) for value in values)} |")

@@ -1,6 +1,7 @@
 """What tests of several rooms share: how hypothesis makes dialogues (`st.from_type`), and where big data lies."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,31 @@ class TinyModels:
             torch.manual_seed(6)
             transformers.AutoModelForSeq2SeqLM.from_config(config).save_pretrained(folder)
             tokenizer.save_pretrained(folder)
+        return folder
+
+    def make_classifier(self, name: str, labels: Sequence[str]) -> Path:
+        """The folder of a classifier of texts and pairs of texts. The same name is the same model."""
+        folder = self.folder / name
+        if not folder.exists():
+            torch = pytest.importorskip("torch")
+            transformers = pytest.importorskip("transformers")
+            folder.mkdir()
+            words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "i", "love", "hate", "cats", "dogs"]
+            (folder / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
+            transformers.BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
+            config = transformers.BertConfig(
+                vocab_size=len(words),
+                hidden_size=16,
+                intermediate_size=16,
+                num_hidden_layers=1,
+                num_attention_heads=2,
+                max_position_embeddings=32,
+                initializer_range=1.0,
+                id2label=dict(enumerate(labels)),
+                label2id={label: i for i, label in enumerate(labels)},
+            )
+            torch.manual_seed(7)
+            transformers.BertForSequenceClassification(config).save_pretrained(folder)
         return folder
 
     def _tokenizer(self, transformers: Any, template: str | None, end: str | None) -> Any:

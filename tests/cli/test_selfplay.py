@@ -15,9 +15,11 @@ def test_a_bot_talks_to_itself(tertulia: Tertulia, tmp_path: Path) -> None:
     result = tertulia("selfplay", "tfidf", "--out", out, "-n", 3, "--turns", 6, "--json")
     assert result.code == 0
     figures = json.loads(result.out)
-    assert (figures["out"], figures["conversations"]) == (str(out), 3)
-    assert figures["distinct2_A"]["n"] > 0
-    assert 0 < figures["distinct2_B"]["value"] <= 1
+    assert (figures["out"], figures["conversations"], figures["turns"]) == (str(out), 3, 18)
+    (pairing,) = figures["pairings"]
+    assert pairing["pairing"] == "tfidf"
+    assert 0 < pairing["distinct2"]["tfidf"]["value"] <= 1
+    assert pairing["distinct2"]["tfidf"]["n"] > 0
     dialogues = list(load_dialogues(out))
     assert len(dialogues) == 3
     for dialogue in dialogues:
@@ -25,6 +27,7 @@ def test_a_bot_talks_to_itself(tertulia: Tertulia, tmp_path: Path) -> None:
         assert dialogue.turns[0].text == "Hi!"
         assert dialogue.turns[1].meta["provenance"]["bot"] == "tfidf:sample"
         assert dialogue.personas == {}
+    assert [file.name for file in out.parent.iterdir()] == [out.name]
 
 
 def test_two_bots_with_personas(tertulia: Tertulia, tmp_path: Path) -> None:
@@ -44,6 +47,26 @@ def test_two_bots_with_personas(tertulia: Tertulia, tmp_path: Path) -> None:
     assert all(dialogue.turns[0].text != "Hi!" for dialogue in dialogues)
 
 
+def test_several_bots_with_themselves_and_with_each_other(tertulia: Tertulia, tmp_path: Path) -> None:
+    openers = tmp_path / "openers.txt"
+    openers.write_text("Good morning.\nHow are you?\n", encoding="utf-8")
+    bots = ("anna=generic", "ben=generic?to_statements=fine", "tfidf")
+    arguments = ("selfplay", *bots, "--with-itself", "--all-pairs", "-n", 4, "--turns", 3, "--openers", openers)
+    result = tertulia(*arguments, "--out", tmp_path / "out")
+    assert result.code == 0
+    rows = [line.split() for line in result.out.splitlines()[1:7]]
+    assert [row[0] for row in rows] == ["anna", "ben", "tfidf", "anna", "anna", "ben"]
+    assert rows[3][:5] == ["anna", "+", "ben", "4", "12"]
+    dialogues = list(load_dialogues(tmp_path / "out"))
+    assert len(dialogues) == 24
+    assert {d.turns[0].text for d in dialogues} == {"Good morning.", "How are you?"}
+    pair = dialogues[12]
+    assert (pair.meta["names"], pair.speakers) == (["anna", "ben"], ("anna", "ben"))
+    again = tertulia(*arguments, "--out", tmp_path / "out")
+    assert again.code == 0
+    assert "An earlier run had finished all shards." in again.out
+
+
 def test_the_same_seed_gives_the_same_file(tertulia: Tertulia, tmp_path: Path) -> None:
     corpus = tmp_path / "x.parquet"
     save_dialogues(sample.dialogues("valid"), corpus)
@@ -54,7 +77,23 @@ def test_the_same_seed_gives_the_same_file(tertulia: Tertulia, tmp_path: Path) -
     assert one.read_text(encoding="utf-8") != other.read_text(encoding="utf-8")
 
 
-def test_a_wrong_output_format_is_reported_before_loading_bots(tertulia: Tertulia, tmp_path: Path) -> None:
-    result = tertulia("selfplay", f"hf:{tmp_path / 'no-such-model'}", "--out", tmp_path / "x.docx")
+def test_wrong_targets_are_reported_before_bots_are_loaded(tertulia: Tertulia, tmp_path: Path) -> None:
+    bot = f"hf:{tmp_path / 'no-such-model'}"
+    result = tertulia("selfplay", bot, "--out", tmp_path / "x.docx")
     assert result.code == 2
     assert "Unrecognised file type" in result.stderr
+    (tmp_path / "file").write_text("mine", encoding="utf-8")
+    result = tertulia("selfplay", bot, "--out", tmp_path / "file")
+    assert result.code == 2
+    assert "is a file, not a folder" in result.stderr
+    (tmp_path / "x.jsonl").write_text("mine", encoding="utf-8")
+    result = tertulia("selfplay", "generic", "--out", tmp_path / "x.jsonl")
+    assert result.code == 2
+    assert "was not written by this command" in result.stderr
+    assert (tmp_path / "x.jsonl").read_text(encoding="utf-8") == "mine"
+
+
+def test_a_person_needs_this_process(tertulia: Tertulia, tmp_path: Path) -> None:
+    result = tertulia("selfplay", "human", "generic", "--processes", 2, "--out", tmp_path / "x.jsonl")
+    assert result.code == 2
+    assert "A person at this terminal can only talk in one process." in result.stderr

@@ -1,4 +1,4 @@
-"""`tertulia store backup | restore | check` on a real database."""
+"""`tertulia store export | backup | restore | check` on a real database."""
 
 import json
 from pathlib import Path
@@ -7,6 +7,8 @@ from typing import Any
 from tests.cli.conftest import Tertulia
 
 from tertulia.store import ConversationStore, Database
+from tertulia.store.study_base import study_owner
+from tertulia.web.study.chats import participant_owner
 
 
 def make(file: Path) -> str:
@@ -27,6 +29,21 @@ def test_a_database_is_backed_up_checked_and_restored(tertulia: Tertulia, tmp_pa
     assert (checked.code, "No problems" in checked.out) == (0, True)
     again = tertulia("store", "restore", file, "--db", restored)
     assert (again.code, "is not empty" in again.stderr) == (1, True)
+
+
+def test_conversations_of_studies_are_exported_only_on_request(tertulia: Tertulia, tmp_path: Path) -> None:
+    url, file = make(tmp_path / "chat.db"), tmp_path / "all.jsonl"
+    with Database.open(url) as database:
+        store = ConversationStore(database)
+        for owner in (study_owner("a" * 32), participant_owner("b" * 32)):
+            store.say(store.create(owner, "study:tfidf").id, owner, "a secret", key="k")
+    result = tertulia("store", "export", "--db", url, "--out", file)
+    assert "Wrote 1 conversations" in result.out
+    assert "Left out the conversations of studies" in result.out
+    assert "secret" not in file.read_text()
+    asked: Any = json.loads(tertulia("store", "export", "--db", url, "--out", file, "--studies", "--json").out)
+    assert (asked["conversations"], asked["studies_left_out"]) == (3, False)
+    assert file.read_text().count('"text":"a secret"') == 2
 
 
 def test_problems_give_exit_code_1(tertulia: Tertulia, tmp_path: Path) -> None:

@@ -194,3 +194,8 @@ def test_questions_are_recognised(text: str) -> None:
 )
 def test_statements_are_not_questions(text: str) -> None:
     assert not is_question(text)
+
+
+@given(st.text("aB9'-_. ", max_size=15))
+def test_words_of_ascii_texts_are_those_of_any_text(text: str) -> None:
+    assert words(f"{text} é") == [*words(text), "é"]  # the accent makes it take the general way

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
+from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect
 from tests.e2e.conftest import Parrot
 
@@ -48,13 +48,24 @@ def items_for(preset: str) -> list[dict[str, Json]]:
 class OpenStudy:
     """A study that takes participants."""
 
-    def __init__(self, server: "StudyServer", study: str, config: StudyConfig) -> None:
-        self.server = server
-        self.id = study
-        self.config = config
+    def __init__(self, url: str, store: StudyStore, toml: str, items: Sequence[Json]) -> None:
+        """Open a study in the database of the server at `url`."""
+        self.url = url
+        self.config: StudyConfig = with_codes(study_from_toml(toml, "study.toml"))
+        parsed = read_items([json.dumps(item) for item in items]) if items else []
+        units = make_units(self.config, parsed, {}, random.Random(0))
+        digest = hashlib.sha256(self.config.model_dump_json().encode()).hexdigest()
+        self.id = store.create(secrets.token_hex(8), self.config.model_dump(mode="json"), digest).id
+        wanted = [(unit.id, unit.bots, unit.payload, max(20, ratings_wanted(self.config, unit))) for unit in units]
+        store.add_units(self.id, wanted)
+        self._store = store
+        store.set_state(self.id, "open", "test")
 
     def link(self, worker: str) -> str:
-        return f"{self.server.url}study/{self.id}?PROLIFIC_PID={worker}"
+        return f"{self.url}study/{self.id}?PROLIFIC_PID={worker}"
+
+    def close(self) -> None:
+        self._store.set_state(self.id, "closed", "test")
 
 
 class StudyServer:
@@ -87,15 +98,7 @@ class StudyServer:
         """Open a study."""
         if self._store is None:
             raise UsageError("The server is not running.")
-        config = with_codes(study_from_toml(toml, "study.toml"))
-        parsed = read_items([json.dumps(item) for item in items]) if items else []
-        units = make_units(config, parsed, {}, random.Random(0))
-        digest = hashlib.sha256(config.model_dump_json().encode()).hexdigest()
-        record = self._store.create(secrets.token_hex(8), config.model_dump(mode="json"), digest)
-        wanted = [(unit.id, unit.bots, unit.payload, max(20, ratings_wanted(config, unit))) for unit in units]
-        self._store.add_units(record.id, wanted)
-        self._store.set_state(record.id, "open", "test")
-        return OpenStudy(self, record.id, config)
+        return OpenStudy(self.url, self._store, toml, items)
 
 
 class Participant:
@@ -135,10 +138,24 @@ class Participant:
             self.page.locator("#next").click()
 
     def begin(self) -> None:
-        """From the first page to the first task."""
+        """From the first page to the first task, by the page."""
         self.agree()
         self.read_tutorial()
         self.train()
+
+    def skip_to_work(self) -> None:
+        """From the first page to the first task, by requests: for tests of what comes after."""
+        language = self.study.config.languages[0]
+        self._post("consent", {"version": self.study.config.consent.version, "language": language})
+        self._post("tutorial", {})
+        for index, training in enumerate(self.study.config.training):
+            self._post("training", {"index": index, "value": training.answer})
+        self.page.reload()
+        expect(self.page.locator("#progress-text")).to_contain_text("1")
+
+    def _post(self, what: str, body: Json) -> None:
+        answer = self.page.request.post(f"{self.study.url}api/study/{self.study.id}/{what}", data=body)
+        assert answer.ok, answer.text()
 
     def question(self, name: str) -> Locator:
         return self.page.locator(f'[data-question="{name}"]:visible').last
@@ -177,6 +194,26 @@ class Participant:
         expect(self.page.locator("#code")).to_have_text(code)
 
 
+def write_to(speaker: Participant, listener: Participant, text: str) -> None:
+    """Type until the partner sees that, then send, and wait until both see the message.
+
+    News of typing that come before the partner's page listens are lost: so whoever types goes on for a while.
+    """
+    box, presence = speaker.page.locator("#text"), listener.page.locator(".presence")
+    for attempt in range(8):
+        box.fill("")
+        box.press_sequentially(text)
+        try:
+            expect(presence).to_have_text("Your partner is writing …", timeout=3000)
+            break
+        except AssertionError:
+            if attempt == 7:
+                raise
+    box.press("Enter")
+    expect(listener.page.locator(".turn.theirs .bubble").last).to_have_text(text)
+    expect(speaker.page.locator(".turn.mine .bubble").last).to_have_text(text)
+
+
 Join = Callable[..., Participant]
 
 
@@ -205,11 +242,25 @@ def join(chromium: Browser) -> Iterator[Join]:
 
 def violations(page: Page, **options: Json) -> list[str]:
     """What axe-core finds wrong, as lines."""
-    return [
-        f"{rule['id']}: {node['html'][:150]} {node['failureSummary']}"
-        for rule in Axe().run(page, options=options).response["violations"]
-        for node in rule["nodes"]
-    ]
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE_SCRIPT)
+    rules = page.evaluate("async (options) => (await axe.run(document, options)).violations", options)
+    return [f"{rule['id']}: {node['html'][:150]} {node['failureSummary']}" for rule in rules for node in rule["nodes"]]
+
+
+def check(page: Page, step: str) -> None:
+    """No violation in either theme, on a desktop and on a phone; only contrast depends on the theme."""
+    desktop = page.viewport_size
+    assert desktop is not None
+    for size in (desktop, PHONE["viewport"]):
+        page.set_viewport_size(size)  # type: ignore[arg-type]
+        page.emulate_media(color_scheme="light")
+        assert violations(page, resultTypes=["violations"]) == [], f"{step}, {size}"
+        page.emulate_media(color_scheme="dark")
+        assert violations(page, runOnly=["color-contrast"]) == [], f"{step}, {size}, dark"
+    assert overflow(page) <= 0, step
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size(desktop)
 
 
 def overflow(page: Page) -> int:

@@ -87,6 +87,7 @@ def settle_with_everything(page: Page) -> None:
     choose_bot(page, "Parrot")
     say(page, "fail")
     expect(page.locator(".bubble.failed")).to_be_visible()
+    expect(page.locator("#list .name")).to_have_count(1)
     page.get_by_label("Your message").fill("a draft")
 
 
@@ -105,6 +106,7 @@ def test_controls_have_names_and_the_page_has_landmarks(server: Any, visit: Any)
     page = visit(server).page
     settle_with_everything(page)
     page.locator("#persona").click()
+    expect(page.locator("#persona-dialog")).to_be_visible()
     assert page.evaluate(NAMELESS) == []
     page.keyboard.press("Escape")
     for landmark in ("main", "complementary", "navigation", "banner"):
@@ -129,6 +131,7 @@ def test_the_page_works_by_keyboard_alone(server: Any, visit: Any) -> None:
     keys.press("Enter")
     expect(page.locator(".turn.user .bubble")).to_have_text("first line\nsecond line")
     expect(page.locator(".turn.bot.last")).to_be_visible()
+    expect(page.locator("#list a")).to_have_count(1)
 
     visited: list[str] = []
     for _ in range(60):
@@ -179,9 +182,11 @@ def test_the_page_works_by_keyboard_alone(server: Any, visit: Any) -> None:
 
     page.locator("#more").focus()
     keys.press("Enter")
+    expect(page.locator("#menu")).to_be_visible()
     keys.press("Tab")
     expect(page.locator("#rename")).to_be_focused()
     keys.press("Enter")
+    expect(page.get_by_label("Title")).to_be_focused()
     keys.type("By hand")
     keys.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("By hand")
@@ -302,6 +307,7 @@ def test_axe_finds_no_violation(server: Any, visit: Any, scheme: str, device: di
     assert violations(page) == [], "bot picker"
     page.keyboard.press("Escape")
     page.locator("#persona").click()
+    expect(page.locator("#persona-dialog")).to_be_visible()
     assert violations(page) == [], "persona dialog"
     page.keyboard.press("Escape")
     page.locator(".turn.last").get_by_role("button", name="Why this reply?").click()
@@ -309,13 +315,17 @@ def test_axe_finds_no_violation(server: Any, visit: Any, scheme: str, device: di
     assert violations(page) == [], "explanation"
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Edit and send again").last.click()
+    expect(page.get_by_label("Edit your message")).to_be_focused()
     assert violations(page) == [], "editing"
     page.keyboard.press("Escape")
     page.locator("#more").click()
+    expect(page.locator("#menu")).to_be_visible()
     assert violations(page) == [], "menu"
     page.locator("#rename").click()
+    expect(page.get_by_label("Title")).to_be_focused()
     assert violations(page) == [], "renaming"
     page.keyboard.press("Escape")
     if device:
         page.locator("#side-open").click()
+        expect(page.locator("#new")).to_be_focused()
         assert violations(page) == [], "list"

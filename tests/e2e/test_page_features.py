@@ -36,17 +36,16 @@ def button(page: Page, name: str) -> Any:
     return page.get_by_role("button", name=name, exact=True)
 
 
-def in_view(page: Page, selector: str) -> bool:
-    """Whether an element is completely within the part of the log that can be seen."""
-    inside: bool = page.evaluate(
+def expect_in_view(page: Page, selector: str) -> None:
+    """Wait until an element is completely within the part of the log that can be seen."""
+    page.wait_for_function(
         """(selector) => {
         const box = document.querySelector(selector).getBoundingClientRect();
         const view = document.querySelector("#scroller").getBoundingClientRect();
         return box.top >= view.top - 1 && box.bottom <= view.bottom + 1;
     }""",
-        selector,
+        arg=selector,
     )
-    return inside
 
 
 def test_markdown_is_formatted_and_can_be_switched_off(server: Any, visit: Any) -> None:
@@ -130,7 +129,8 @@ def test_all_attempts_can_be_browsed_and_one_used(server: Any, visit: Any) -> No
     button(page, "Next attempt").click()
     expect(bubbles(page)).to_have_text([later])
     button(page, "Previous attempt").click()
-    button(page, "Use this reply").click()
+    with page.expect_response("**/choose"):
+        button(page, "Use this reply").click()
     expect(button(page, "Use this reply")).to_have_count(0)
     page.reload()
     expect(bubbles(page)).to_have_text(["You said: hold me"])
@@ -191,8 +191,8 @@ def test_a_failed_reply_and_its_retry_are_in_sight(server: Any, visit: Any, devi
     expect(bubbles(page)).to_have_count(1)
     say(page, "fail " + "over and over " * 10)
     expect(button(page, "Try again")).to_be_visible()
-    assert in_view(page, ".bubble.failed")
-    assert in_view(page, ".bubble.failed button")
+    expect_in_view(page, ".bubble.failed")
+    expect_in_view(page, ".bubble.failed button")
 
 
 def test_the_header_of_a_phone_is_one_row(server: Any, visit: Any) -> None:
@@ -247,6 +247,7 @@ def test_the_bot_picker_works_by_keyboard(server: Any, visit: Any) -> None:
 def test_no_two_bots_have_the_same_colour(server: Any, visit: Any) -> None:
     page = visit(server).page
     page.locator("#bot").click()
+    expect(page.get_by_role("option")).to_have_count(30)
     colours = page.locator(".option .dot").evaluate_all(
         "nodes => nodes.map((n) => getComputedStyle(n).backgroundColor)"
     )
@@ -259,11 +260,8 @@ def test_the_persona_dialog_works_by_keyboard(server: Any, visit: Any) -> None:
     page.locator("#persona").focus()
     keys.press("Enter")
 
-    def focused() -> str:
-        value: str = page.evaluate("document.activeElement.value")
-        return value
-
-    assert focused() == "none"
+    focused = page.locator(":focus")
+    expect(focused).to_have_value("none")
     visible = page.locator("#persona-cards .card").evaluate_all(
         """(cards) => {
         const list = document.querySelector("#personas").getBoundingClientRect();
@@ -273,7 +271,7 @@ def test_the_persona_dialog_works_by_keyboard(server: Any, visit: Any) -> None:
     assert visible >= 4
     for expected in ("own", "0", "1"):  # arrow keys pass over "In my own words" without losing the focus to its text
         keys.press("ArrowDown")
-        assert focused() == expected
+        expect(focused).to_have_value(expected)
     expect(button(page, "Use The old sailor")).to_be_visible()
     keys.press("Shift+Tab")
     expect(page.get_by_label("Search personas")).to_be_focused()
@@ -284,7 +282,7 @@ def test_the_persona_dialog_works_by_keyboard(server: Any, visit: Any) -> None:
     page.get_by_label("Search personas").fill("number 7")
     expect(page.locator("#persona-nothing")).to_be_empty()
     keys.press("ArrowDown")
-    assert focused() == "9"
+    expect(focused).to_have_value("9")
     expect(button(page, "Use Number 7")).to_be_visible()
     keys.press("Enter")
     expect(page.locator("#persona-dialog")).to_be_hidden()
@@ -297,6 +295,7 @@ def test_results_of_a_persona_search_are_reached_by_tab(server: Any, visit: Any)
     page.locator("#persona").click()
     page.get_by_label("No persona").focus()
     page.get_by_label("Search personas").fill("sailed")
+    expect(page.locator("#persona-cards .card:visible")).to_have_count(1)
     page.keyboard.press("Tab")
     for _ in range(3):
         page.keyboard.press("ArrowDown")
@@ -334,7 +333,7 @@ def test_earlier_messages_are_loaded_on_demand(server: Any, visit: Any) -> None:
     page.goto(f"{server.url}#c={conversation}")
     expect(bubbles(page, "user")).to_have_count(100)
     first = page.get_by_text("message 5", exact=True)
-    first.scroll_into_view_if_needed()
+    button(page, "Show earlier messages").hover()  # waits until nothing moves any more
     before = first.bounding_box()
     button(page, "Show earlier messages").click()
     expect(bubbles(page, "user")).to_have_count(105)

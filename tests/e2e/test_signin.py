@@ -42,9 +42,10 @@ def test_a_visitor_signs_in_and_out_by_keyboard(page: Page) -> None:
     expect(page.get_by_role("button", name="Sign in")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page).to_have_url("/")
+    expect(page.locator("#bot-value")).not_to_be_empty()  # the page's scripts are ready
     page.get_by_role("textbox", name="Message").fill("Is it raining?")
     page.keyboard.press("Enter")
-    expect(page.get_by_text("I don't know.")).to_be_visible()
+    expect(page.locator(".turn.bot .bubble")).to_have_text("I don't know.")
 
     page.get_by_role("button", name="Sign out").press("Enter")
     expect(page).to_have_url("/signin")

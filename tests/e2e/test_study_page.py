@@ -5,7 +5,7 @@
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from tests.e2e.studies import (  # noqa: F401 - fixtures
     PHONE,
     RESPONSES,
@@ -13,11 +13,11 @@ from tests.e2e.studies import (  # noqa: F401 - fixtures
     Join,
     Participant,
     StudyServer,
+    check,
     join,
     overflow,
     small_targets,
     studies,
-    violations,
 )
 
 pytestmark = pytest.mark.browser
@@ -44,7 +44,7 @@ text = "هل كان ذلك سهلا؟"
 
 def test_an_answer_is_saved_shown_again_and_undone(studies: StudyServer, join: Join) -> None:
     person = join(studies.open("ssa-static"))
-    person.begin()
+    person.skip_to_work()
     page = person.page
     expect(page.locator("#undo")).to_be_disabled()
     person.choose("sensible", True)
@@ -64,7 +64,7 @@ def test_an_answer_is_saved_shown_again_and_undone(studies: StudyServer, join: J
 def test_a_chat_goes_on_after_a_reload_and_on_another_device(studies: StudyServer, join: Join) -> None:
     study = studies.open("interactive-likert", "min_turns = 4\n", units=1)
     person = join(study, "same")
-    person.begin()
+    person.skip_to_work()
     person.say("hello")
     person.choose("vote", "down")
     expect(person.page.locator("#saved")).to_have_text("Saved")
@@ -89,7 +89,7 @@ def test_a_chat_goes_on_after_a_reload_and_on_another_device(studies: StudyServe
 def test_a_reload_while_the_reply_is_pending_keeps_it(studies: StudyServer, join: Join) -> None:
     only_parrot = 'units_per_participant = 1\npreset = "interactive-likert"\n[[bots]]\nname = "p"\nspec = "parrot"\n'
     person = join(studies.open_toml(only_parrot, []))
-    person.begin()
+    person.skip_to_work()
     page = person.page
     page.locator("#text").fill("hold on")
     page.locator("#text").press("Enter")
@@ -104,7 +104,7 @@ def test_a_reload_while_the_reply_is_pending_keeps_it(studies: StudyServer, join
 
 def test_a_lost_connection_is_shown_and_nothing_is_sent_twice(studies: StudyServer, join: Join) -> None:
     person = join(studies.open("interactive-likert", "min_turns = 2\n"))
-    person.begin()
+    person.skip_to_work()
     page = person.page
     page.locator("#text").fill("are you there?")
     person.context.set_offline(True)
@@ -122,10 +122,47 @@ def test_a_lost_connection_is_shown_and_nothing_is_sent_twice(studies: StudyServ
     expect(page.locator("#saved")).to_have_text("Saved")
 
 
+def test_a_message_waits_for_the_answers_before_it(studies: StudyServer, join: Join) -> None:
+    """Enter comes before the answer is saved: the server would refuse the message."""
+    person = join(studies.open("ssa-interactive", "min_turns = 3\n", units=1))
+    person.skip_to_work()
+    page, held = person.page, list[Route]()
+    page.route("**/labels", lambda route: held.append(route))
+    with page.expect_request("**/labels"):
+        person.choose("sensible", False)
+    page.locator("#text").fill("hello")
+    page.locator("#text").press("Enter")
+    page.locator("#text").press("Enter")
+    expect(page.locator("#text")).to_have_value("")
+    expect(page.locator("#send")).to_be_disabled()
+    held[0].continue_()
+    expect(page.locator(".turn.theirs:not(.pending)")).to_have_count(2)
+    expect(page.locator(".turn.mine .bubble")).to_have_text("hello")
+    expect(page.locator("#alert")).to_be_empty()
+
+
+def test_a_late_state_does_not_hide_an_answer(studies: StudyServer, join: Join) -> None:
+    """The state after a reply is read before the vote is saved, and arrives after it."""
+    person = join(studies.open("interactive-likert", "min_turns = 2\n", units=1))
+    person.skip_to_work()
+    page, held = person.page, list[Route]()
+    page.route("**/state", lambda route: held.append(route))
+    with page.expect_request("**/state"):
+        page.locator("#text").fill("hello")
+        page.locator("#text").press("Enter")
+    expect(page.locator(".turn.theirs:not(.pending)")).to_have_count(1)
+    old = held[0].fetch()
+    person.choose("vote", "up")
+    expect(page.locator("#saved")).to_have_text("Saved")
+    held[0].fulfill(response=old)
+    expect(page.locator("#finish")).to_be_visible()  # the state was taken
+    expect(person.question("vote").locator('input[data-value="up"]')).to_be_checked()
+
+
 def test_a_reply_that_fails_gives_the_message_back(studies: StudyServer, join: Join) -> None:
     only_parrot = 'units_per_participant = 1\npreset = "interactive-likert"\n[[bots]]\nname = "p"\nspec = "parrot"\n'
     person = join(studies.open_toml(only_parrot, []))
-    person.begin()
+    person.skip_to_work()
     page = person.page
     page.locator("#text").fill("fail please")
     page.locator("#text").press("Enter")
@@ -153,11 +190,12 @@ def test_wrong_answers_in_training_end_with_a_code(studies: StudyServer, join: J
             expect(person.page.locator(".feedback.wrong")).to_contain_text(training.explanation.get("en"))
             person.page.locator("#next").click()
     person.expect_code("screened_out")
+    check(person.page, "screened out")
 
 
 def test_whoever_withdraws_confirms_it_first(studies: StudyServer, join: Join) -> None:
     person = join(studies.open("ssa-static"))
-    person.begin()
+    person.skip_to_work()
     person.choose("sensible", True)
     page = person.page
     page.locator("#withdraw").click()
@@ -168,6 +206,7 @@ def test_whoever_withdraws_confirms_it_first(studies: StudyServer, join: Join) -
     expect(page.get_by_role("heading", name="You have withdrawn")).to_be_visible()
     expect(page.locator("#code")).to_have_count(0)
     expect(page.locator("#withdraw")).to_be_hidden()
+    check(page, "withdrawn")
 
 
 def test_declining_and_agreeing_without_reading(studies: StudyServer, join: Join) -> None:
@@ -208,13 +247,14 @@ def test_every_module_is_preloaded_and_nothing_comes_from_elsewhere(studies: Stu
 
 
 def test_an_attention_check_comes_between_tasks(studies: StudyServer, join: Join) -> None:
-    check = '[[attention]]\nevery = 1\nanswer = "b"\n[attention.question]\nid = "check"\nkind = "choice"\n'
-    check += 'text = "Choose B."\nchoices = [{ value = "a", text = "Letter A" }, { value = "b", text = "Letter B" }]\n'
-    person = join(studies.open("pairwise-chat", check))
-    person.begin()
+    between = '[[attention]]\nevery = 1\nanswer = "b"\n[attention.question]\nid = "check"\nkind = "choice"\n'
+    between += 'text = "Choose B."\nchoices = [{ value = "a", text = "Letter A" }, { value = "b", text = "B" }]\n'
+    person = join(studies.open("pairwise-chat", between))
+    person.skip_to_work()
     person.answer_all()
     person.submit()
     expect(person.page.locator("h1")).to_have_text("A quick check")
+    check(person.page, "attention")
     person.page.keyboard.press("1")
     person.page.keyboard.press("Enter")
     expect(person.page.locator("#alert")).to_contain_text("This was a check of attention")
@@ -321,7 +361,7 @@ def test_a_phone_needs_no_horizontal_scrolling(studies: StudyServer, join: Join)
     assert b is not None
     assert a["y"] + a["height"] <= b["y"]
     chat = join(studies.open("interactive-likert", "min_turns = 2\n", units=1), **PHONE)
-    chat.begin()
+    chat.skip_to_work()
     chat.say("hello " + "z" * 100)
     check_phone(chat.page)
     chat.page.locator("#finish").click()
@@ -377,14 +417,7 @@ def test_right_to_left_is_mirrored(studies: StudyServer, join: Join) -> None:
     assert overflow(page) <= 0
 
 
-def check(page: Page, step: str) -> None:
-    """No violation in either theme; only contrast depends on the theme."""
-    page.emulate_media(color_scheme="light")
-    assert violations(page) == [], step
-    page.emulate_media(color_scheme="dark")
-    assert violations(page, runOnly=["color-contrast"]) == [], f"{step}, dark"
-
-
+@pytest.mark.slow
 def test_axe_finds_no_violation_in_judging_and_writing(studies: StudyServer, join: Join) -> None:
     person = join(studies.open("begin", units=1))
     page = person.page
@@ -414,41 +447,49 @@ def test_axe_finds_no_violation_in_judging_and_writing(studies: StudyServer, joi
     person.expect_code()
     check(page, "done")
     pair = join(studies.open("pairwise-chat", units=1))
-    pair.begin()
+    pair.skip_to_work()
     expect(pair.question("engaging")).to_be_visible()
     check(pair.page, "two conversations")
     pair.submit()
     expect(pair.page.locator("#alert")).not_to_be_empty()
     check(pair.page, "an answer is missing")
     writer = join(studies.open("rewrite-personas", units=1))
-    writer.begin()
+    writer.skip_to_work()
     original = writer.page.locator(".quote").first.inner_text()
     writer.page.locator(".question textarea").first.fill(f"Well, {original}")
     expect(writer.page.locator(".warning.serious")).not_to_be_empty()
     check(writer.page, "writing")
 
 
+@pytest.mark.slow
 def test_axe_finds_no_violation_in_chats(studies: StudyServer, join: Join) -> None:
     person = join(studies.open("ssa-interactive", "min_turns = 3\n", units=1))
-    person.begin()
+    person.skip_to_work()
     person.choose("sensible", True)
     person.choose("specific", True)
     person.say("hello")
     check(person.page, "labels")
     arena = join(studies.open("arena", units=1))
-    arena.begin()
+    arena.skip_to_work()
     arena.say("hello")
     arena.choose("better_reply", "A")
     check(arena.page, "two bots")
     likert = join(studies.open("interactive-likert", "min_turns = 2\n", units=1))
-    likert.begin()
+    likert.skip_to_work()
     likert.say("hello")
     likert.choose("vote", "up")
     check(likert.page, "votes")
     likert.page.locator("#finish").click()
     expect(likert.question("empathy")).to_be_visible()
     check(likert.page, "questions at the end")
-    alone = join(studies.open("collect-dialogues", units=1))
-    alone.begin()
-    expect(alone.page.locator(".countdown")).to_be_visible()
-    check(alone.page, "waiting")
+
+
+def test_whoever_waits_sees_that_the_study_has_closed(studies: StudyServer, join: Join) -> None:
+    study = studies.open("collect-dialogues", units=1)
+    person = join(study)
+    person.skip_to_work()
+    expect(person.page.locator(".countdown")).to_be_visible()
+    check(person.page, "waiting")
+    study.close()
+    expect(person.page.get_by_role("heading", level=1)).to_have_text("This study is closed")
+    check(person.page, "closed")

@@ -4,7 +4,7 @@
 
 import pytest
 from playwright.sync_api import expect
-from tests.e2e.studies import Join, StudyServer, join, studies  # noqa: F401 - fixtures
+from tests.e2e.studies import Join, StudyServer, check, join, studies, write_to  # noqa: F401 - fixtures
 
 pytestmark = pytest.mark.browser
 
@@ -64,7 +64,7 @@ def test_replies_are_labelled_while_chatting(studies: StudyServer, join: Join) -
 
 def test_the_last_reply_of_a_full_chat_is_labelled_too(studies: StudyServer, join: Join) -> None:
     person = join(studies.open("ssa-interactive", "min_turns = 3\nmax_turns = 3\n", units=1))
-    person.begin()
+    person.skip_to_work()
     person.choose("sensible", False)
     expect(person.page.locator(".meter")).to_have_text("1 of at least 3 messages")
     person.say("what do you do?")
@@ -126,18 +126,14 @@ def test_two_people_are_paired(studies: StudyServer, join: Join) -> None:
     anna, ben = join(study, "anna"), join(study, "ben")
     anna.begin()
     expect(anna.page.locator(".countdown")).to_be_visible()
-    ben.begin()
+    ben.skip_to_work()
     for person in (anna, ben):
         expect(person.page.locator(".own .persona")).to_be_visible()
     anna.page.locator("#text").fill("I have two dogs. I am a cook. I sing in a choir. I never learned to swim.")
     expect(anna.page.locator("#composer-note")).to_contain_text("at most 15 words")
     anna.page.locator("#text").fill("")
     for speaker, listener, text in ((anna, ben, "Hello!"), (ben, anna, "Hi."), (anna, ben, "So?"), (ben, anna, "Yes.")):
-        speaker.page.locator("#text").fill(text)
-        expect(listener.page.locator(".presence")).to_have_text("Your partner is writing …")
-        speaker.page.locator("#text").press("Enter")
-        expect(listener.page.locator(".turn.theirs .bubble").last).to_have_text(text)
-        expect(speaker.page.locator(".turn.mine .bubble").last).to_have_text(text)
+        write_to(speaker, listener, text)
     anna.page.locator("#finish").click()
     anna.submit()
     anna.expect_code()
@@ -150,18 +146,20 @@ def test_two_people_are_paired(studies: StudyServer, join: Join) -> None:
 def test_whose_partner_leaves_is_released_with_a_code(studies: StudyServer, join: Join) -> None:
     study = studies.open("collect-dialogues", units=1)
     anna, ben = join(study, "anna"), join(study, "ben")
-    anna.begin()
-    ben.begin()
+    anna.skip_to_work()
+    ben.skip_to_work()
     expect(anna.page.locator("#text")).to_be_visible()
     expect(ben.page.locator("#text")).to_be_visible()
     ben.page.locator("#withdraw").click()
     ben.page.locator("#withdraw-ok").click()
     anna.expect_code("partner_left")
     expect(anna.page.locator("main")).to_contain_text("Your partner has left.")
+    check(anna.page, "released")
 
 
 def test_whoever_waits_in_vain_is_released_with_a_code(studies: StudyServer, join: Join) -> None:
     person = join(studies.open("collect-dialogues", "wait_seconds = 2\n", units=1))
-    person.begin()
+    person.skip_to_work()
     expect(person.page.locator(".countdown")).to_be_visible()
     person.expect_code("timed_out")
+    check(person.page, "nobody came")

@@ -197,7 +197,7 @@ def test_the_report_of_a_run(run: JudgedRun, tmp_path: Path) -> None:
     save_judged(run, tmp_path / "inside" / "run")
     page = Page(tmp_path / "inside" / "run" / "report.html")
     assert page.tags.count("svg") == 1
-    assert page.tags.count("table") == 6
+    assert page.tags.count("table") == 5
     for text in ("own, revised", "paper: IR", "Compared with tfidf:sample", "9-16", "chance hits@1 0.100"):
         assert text in page.text
     assert "| paper: IR | .214 |" in (tmp_path / "inside" / "run" / "report.md").read_text()

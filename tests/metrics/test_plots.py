@@ -3,7 +3,15 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from tertulia.core.estimate import Estimate
-from tertulia.metrics.plots import OUTCOME_COLOURS, band_plot, outcome_plot, panel_plot, reference_plot
+from tertulia.metrics.plots import (
+    OUTCOME_COLOURS,
+    band_plot,
+    heat_map,
+    outcome_plot,
+    panel_plot,
+    reference_plot,
+    regression_plot,
+)
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -57,3 +65,23 @@ def test_outcomes_are_stacked_in_the_order_win_tie_loss() -> None:
     assert {"a : b", "win", "tie", "loss"} <= {*words(svg)}
     bars = [e for e in ET.fromstring(svg).iter(f"{SVG}path") if e.get("aria-roledescription") == "bar"]
     assert [e.get("fill") for e in bars] == list(OUTCOME_COLOURS.values())
+
+
+def test_a_heat_map_has_a_cell_for_every_known_value() -> None:
+    cells = {("f1", "overall"): 0.3, ("f1", "fluent"): -0.75, ("mrr", "overall"): float("nan"), ("mrr", "fluent"): 0.0}
+    svg = heat_map(cells, title="Spearman")
+    assert {"f1", "mrr", "overall", "fluent", "Spearman", "0.30", "−0.75", "0.00"} <= {*words(svg)}
+    boxes = [e for e in ET.fromstring(svg).iter(f"{SVG}path") if e.get("aria-roledescription") == "rect mark"]
+    colours = [e.get("fill", "") for e in boxes]
+    assert len(colours) == len(set(colours)) == 3
+
+
+def test_a_regression_has_points_a_line_and_published_points() -> None:
+    figures = {
+        "a": (Estimate(10.0, 9.0, 11.0, 9), Estimate(0.7, 0.6, 0.8, 9)),
+        "b": (Estimate(20.0, n=9), Estimate(0.4)),
+    }
+    svg = regression_plot(figures, (1.0, -0.03), x="perplexity", y="SSA", references={"Meena": (10.2, 0.72)})
+    assert {"a", "b", "Meena", "perplexity", "SSA"} <= {*words(svg)}
+    assert len(points(svg)) == 3
+    assert len(points(regression_plot(figures, (1.0, -0.03), x="x", y="y"))) == 2

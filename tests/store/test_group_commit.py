@@ -83,6 +83,40 @@ def test_a_failure_undoes_all_of_its_own_work_and_nothing_else(engine: Engine, c
     assert numbers(engine) == {1, 2, 3}
 
 
+def test_the_first_of_a_group_fails_alone(engine: Engine, committer: GroupCommit) -> None:
+    started, proceed = threading.Event(), threading.Event()
+
+    def fail(connection: Connection) -> int:
+        add(100)(connection)
+        started.set()
+        assert proceed.wait(10)
+        raise LookupError("changed my mind")
+
+    first = committer.submit(fail, lambda number: number)
+    assert started.wait(10)
+    others = [committer.submit(add(number), lambda number: 10 * number) for number in (1, 2)]
+    proceed.set()
+    assert isinstance(first.exception(10), LookupError)
+    assert [other.result(10) for other in others] == [10, 20]
+    assert numbers(engine) == {1, 2}
+
+
+def test_cancelled_work_is_not_done(engine: Engine, committer: GroupCommit) -> None:
+    proceed = threading.Event()
+    first = committer.submit(lambda _: proceed.wait(10), bool)
+    cancelled = committer.submit(add(1), str)
+    assert cancelled.cancel()
+    proceed.set()
+    assert first.result(10)
+    assert committer.run(add(2)) == 2
+    assert numbers(engine) == {2}
+
+
+def test_errors_of_the_database_are_explained(committer: GroupCommit) -> None:
+    failed = committer.submit(lambda c: c.exec_driver_sql("INSERT INTO nowhere VALUES (1)").rowcount, str)
+    assert isinstance(failed.exception(10), StoreError)
+
+
 def test_a_lost_transaction_fails_every_waiting_caller(engine: Engine, committer: GroupCommit) -> None:
     """SQLite rolls back the whole transaction when the disk fails; here the work does so itself."""
 

@@ -11,6 +11,7 @@ from sqlalchemy import CursorResult, Engine, event
 from tertulia.core.errors import UsageError
 from tertulia.store import ConversationStore, Database, NotFound
 from tertulia.store.context_cache import ContextCache
+from tertulia.store.prepared import Prepared
 
 OWNER = "ada"
 
@@ -28,8 +29,10 @@ class Cost:
 
 @contextmanager
 def counting(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cost]:
-    """Count the statements, and the rows that they return."""
+    """Count the statements, those that go to SQLite's driver directly too, and the rows that they return."""
     cost = Cost()
+    is_sqlite = engine.dialect.name == "sqlite"
+    prepared_rows, prepared_run = Prepared.rows, Prepared.run
 
     def count(*_: Any) -> None:
         cost.statements += 1
@@ -41,7 +44,19 @@ def counting(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cost]:
         cost.rows += len(rows)
         return rows
 
+    def count_prepared_rows(*args: Any) -> Any:
+        rows = prepared_rows(*args)
+        cost.statements += is_sqlite
+        cost.rows += len(rows) if is_sqlite else 0
+        return rows
+
+    def count_prepared_run(*args: Any) -> None:
+        prepared_run(*args)
+        cost.statements += is_sqlite
+
     with monkeypatch.context() as patch:
+        patch.setattr(Prepared, "rows", count_prepared_rows)
+        patch.setattr(Prepared, "run", count_prepared_run)
         patch.setattr(CursorResult, "_fetchall_impl", count_rows)
         event.listen(engine, "before_cursor_execute", count)
         yield cost
@@ -58,7 +73,8 @@ def test_the_cost_of_a_message_does_not_grow_with_its_conversation(
         costs.append((cost.statements, cost.rows))
     assert costs[1] == costs[150] == costs[299]
     assert costs[299][0] <= 6
-    assert costs[299][1] == 1  # the reply to the previous message; all before it is cached
+    # The conversation, the reply to the previous message, and the finished turn; all before these is cached.
+    assert costs[299][1] == 3
     assert len(store.say(conversation, OWNER, "last", key="last").context) == 600
 
 
@@ -70,7 +86,7 @@ def test_regenerating_costs_the_same_in_a_long_conversation(
     for attempt in range(3):
         with counting(database.engine, monkeypatch) as cost:
             again = store.regenerate(conversation, OWNER, key=f"again{attempt}")
-        assert cost.rows <= 2
+        assert cost.rows <= 3  # the conversation, the reply, and its latest attempt
         assert [turn.text for turn in again.context] == [f"{who}{n}" for n in range(49) for who in "mr"]
         store.finish(again.bot.id, text=f"better{attempt}", status="done")
     with counting(database.engine, monkeypatch) as cost:

@@ -46,6 +46,32 @@ def lease(studies: StudyStore, study: str, participant: str, seconds: float = 60
     return assignment
 
 
+def test_a_visit_reads_the_task_at_hand_with_all_that_was_said(studies: StudyStore, study: str) -> None:
+    participant = studies.enroll(study, "link", "ada")[0].id
+    empty = studies.visit(participant)
+    assert (empty.state, empty.participant.id, empty.work.live, empty.live.turns) == ("open", participant, None, ())
+    leased = studies.lease_unit(study, participant, lambda units: units[1].id, 600)
+    assert leased is not None
+    for side, opening in ((0, [("user", "So?"), ("bot", "Hi!")]), (1, [])):
+        for _ in range(2):  # again, it changes nothing
+            held = studies.open_conversation(leased.id, side, owner="study:x", bot="study:b", opening=opening)
+    studies.add_labels(leased.id, participant, [("unit", "q", 1)], key="1")
+    studies.add_labels(leased.id, participant, [("unit", "q", 2)], key="2")
+    visit = studies.visit(participant, with_pair=True)
+    assert visit.work.live == held
+    assert len(set(held.conversations)) == 2
+    assert [[(turn.position, turn.speaker, turn.text) for turn in turns] for turns in visit.live.turns] == [
+        [(0, "user", "So?"), (1, "bot", "Hi!")],
+        [],
+    ]
+    assert ([label.value for label in visit.live.labels], visit.live.pair) == ([2], None)
+    studies.submit(leased.id, participant)
+    done = studies.visit(participant)
+    assert (done.work.submitted, done.work.bots, done.work.live, done.live.labels) == (1, ("b",), None, ())
+    with pytest.raises(NotFound):
+        studies.visit("nobody")
+
+
 def test_studies_are_read_as_they_were_created(studies: StudyStore, study: str, clock: Clock) -> None:
     record = studies.get(study)
     assert (record.name, record.config, record.digest, record.state) == (

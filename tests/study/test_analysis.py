@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tertulia.core.dialogue import Json
-from tertulia.judge.report import ReportConfig, compare_runs
+from tertulia.judge.report_compare import ReportConfig, compare_runs
 from tertulia.judge.runs import load_run, save_run
 from tertulia.metrics.metric import Metric
 from tertulia.metrics.ratings import SubjectRating

@@ -139,3 +139,15 @@ def test_items_that_do_not_fit_the_preset_are_errors(preset: str, items: list[St
 def test_a_conversation_of_an_unknown_bot_is_an_error() -> None:
     with pytest.raises(DataError, match="which is not among the bots"):
         make_units(study("pairwise-chat", bots=three_bots()), items_of("pairwise-chat"), {}, random.Random(0))
+
+
+def test_conversations_of_one_pair_are_compared_with_each_other() -> None:
+    lines = [
+        {"id": f"{name}-{i}", "turns": [{"speaker": "s", "text": "x"}], "bot": name, "speaker": "s", "pair": f"p{i}"}
+        for name in ("ann", "bob")
+        for i in range(8)
+    ]
+    alone = {"id": "ann-9", "turns": [{"speaker": "s", "text": "x"}], "bot": "ann", "speaker": "s", "pair": "p9"}
+    items = read_items([json.dumps(line) for line in [*lines, alone]])
+    units = make_units(study("pairwise-chat"), items, {}, random.Random(1))
+    assert [unit.payload["source"] for unit in units] == [[f"ann-{i}", f"bob-{i}"] for i in range(8)]

@@ -273,10 +273,10 @@ def test_a_disconnected_client_frees_the_bot(url: str, stream: bool) -> None:
             next(answer.iter_lines())
     else:
         with pytest.raises(httpx.ReadTimeout):
-            httpx.post(f"{url}/v1/chat/completions", json=body, timeout=0.3)
+            httpx.post(f"{url}/v1/chat/completions", json=body, timeout=httpx.Timeout(20, read=0.3))
     began = time.monotonic()
     assert wire(url, model="count", messages=ask("1 0"))[-1] == "[DONE]"
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15  # the other reply would take twenty
 
 
 def test_nothing_is_stored(serve: Any, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ More requests than CI makes: TERTULIA_SCHEMA_EXAMPLES=100 pytest tests/web/test_
 
 import os
 import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
@@ -39,6 +40,23 @@ ROUTES = {
     "/v1/models/{id}",
     "/v1/chat/completions",
 }
+
+
+@pytest.fixture(scope="module")
+def url(serve: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server without limits: they would keep most of the requests from the routes."""
+    with serve(
+        tmp_path_factory.mktemp("schema") / "chat.db", messages_per_minute=0, max_conversations=0, max_stored_bytes=0
+    ) as address:
+        yield address
+
+
+def test_every_route_says_that_it_can_refuse_a_client(url: str) -> None:
+    paths = httpx.get(f"{url}/openapi.json").json()["paths"]
+    operations = {f"{method} {path}": operation for path, each in paths.items() for method, operation in each.items()}
+    limited = {name: each["responses"] for name, each in operations.items() if "/api/" in name or "/v1/" in name}
+    assert len(limited) > len(ROUTES)
+    assert [name for name, responses in limited.items() if not {"401", "429"} <= responses.keys()] == []
 
 
 def test_all_routes_are_in_the_schema(url: str) -> None:

@@ -128,7 +128,7 @@ def test_a_signal_ends_the_server_cleanly(tmp_path: Path, number: signal.Signals
             process.send_signal(number)  # while a connection is open
             rest, trouble = process.communicate(timeout=20)
     assert (rest, trouble, process.returncode) == ("closed\n", "", 0)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15  # it would wait 75 seconds for the connection
 
 
 # Bots that load in the background.

@@ -19,8 +19,8 @@ Vector = NDArray[np.float32]
 _EXPECTED = "Expected GloVe's text format (optionally .gz or .zst), or .npz with the arrays `words` and `vectors`."
 
 
-def read_word_vectors(path: Path, wanted: Collection[str]) -> dict[str, Vector]:
-    """The vectors of the wanted words that the file has; a file that has none of them is an error."""
+def read_word_vectors(path: Path, wanted: Collection[str], *, allow_none: bool = False) -> dict[str, Vector]:
+    """The vectors of the wanted words that the file has; a file that has none of them is an error unless allowed."""
     try:
         if path.suffix == ".npz":
             vectors = _from_arrays(path, wanted)
@@ -31,7 +31,7 @@ def read_word_vectors(path: Path, wanted: Collection[str]) -> dict[str, Vector]:
         raise DataError(f"File not found: {path}", hint=_EXPECTED) from None
     except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zstandard.ZstdError) as error:
         raise DataError(f"Cannot read word vectors from {path} ({error}).", hint=_EXPECTED) from None
-    if not vectors:
+    if not vectors and not allow_none:
         raise DataError(f"{path} has a vector for none of the words.", hint=_EXPECTED)
     return vectors
 

@@ -2,6 +2,11 @@
 
 from tertulia.cli.command import command
 from tertulia.cli.help import App
+from tertulia.cli.judge_conversations import conversations
+from tertulia.cli.judge_llm import llm, ppi
+from tertulia.cli.judge_meta import hybrid, meta, proxy
+from tertulia.cli.judge_replay import replay
+from tertulia.cli.judge_replies import replies
 from tertulia.cli.output import Bars, print_problems
 from tertulia.cli.report import print_report
 from tertulia.core.codec import Problems
@@ -9,7 +14,7 @@ from tertulia.judge.config import JudgeConfig, PerplexityConfig, ProfileConfig, 
 from tertulia.judge.profiles import run_profiles
 from tertulia.judge.rank import run_rank
 from tertulia.judge.report import RunReport, report_run, save_judged
-from tertulia.judge.runs import JudgedRun, check_out, describe_data
+from tertulia.judge.runs import JudgedRun, check_out, describe_data, identified
 from tertulia.lab.curve import CurveConfig, run_curve
 
 app = App()
@@ -31,7 +36,8 @@ def rank(settings: RankConfig, *, as_json: bool) -> None:
         bars.step("Reporting")
         report = _report(run, settings)
         if settings.report:
-            report_run(run).save_html(settings.report)
+            described = identified(run, data=describe_data(settings.data, settings.selected_split))
+            report_run(described).save_html(settings.report)
     print_report(report, as_json=as_json)
     print_problems(problems)
 
@@ -90,6 +96,16 @@ def samples(settings: SamplesConfig, *, as_json: bool) -> None:
         run = run_samples(settings, bars)
         report = save_judged(run, settings.out) if settings.out else report_run(run, plots=False)
     print_report(report, as_json=as_json)
+
+
+app.command()(conversations)
+app.command()(meta)
+app.command()(hybrid)
+app.command()(proxy)
+app.command()(replies)
+app.command()(llm)
+app.command()(ppi)
+app.command()(replay)
 
 
 def _report(run: JudgedRun, settings: JudgeConfig) -> RunReport:

@@ -12,6 +12,7 @@ import typer
 
 from tertulia import __version__
 from tertulia.cli.help import App
+from tertulia.core.command_line import set_command_line
 from tertulia.core.errors import TertuliaError
 
 
@@ -74,6 +75,7 @@ def run(argv: Sequence[str] | None = None) -> None:
     """The entry point of the `tertulia` command."""
     args = list(sys.argv[1:] if argv is None else argv)
     name = next((argument for argument in args if not argument.startswith("-")), None)
+    set_command_line(args)
     try:
         build([name] if name in COMMANDS else [])(args, prog_name="tertulia")
     except TertuliaError as error:

@@ -1,43 +1,56 @@
-"""`tertulia selfplay`: let bots talk to each other, and save the conversations."""
+"""`tertulia selfplay`: let bots talk to themselves and to each other, and save the conversations."""
 
 import typer
 from rich.text import Text
 
-from tertulia import sample
 from tertulia.cli.command import command
-from tertulia.cli.output import Bars, out, print_json
-from tertulia.corpus.write import check_target, save_dialogues
-from tertulia.metrics.diversity import distinct
-from tertulia.talk.selfplay import Seat, SelfplayConfig
-from tertulia.talk.selfplay import selfplay as play
-from tertulia.talk.spec import make_bot
+from tertulia.cli.output import Bars, out, print_json, print_table
+from tertulia.core.dialogue import Json
+from tertulia.core.progress import duration
+from tertulia.talk.selfplay.config import SelfplayConfig
+from tertulia.talk.selfplay.run import PairingSummary, SelfplayOutcome, run_selfplay
 
 
 @command(SelfplayConfig)
 def selfplay(settings: SelfplayConfig, *, as_json: bool) -> None:
-    """Let one bot talk to itself, or two bots to each other."""
-    check_target(settings.out)
+    """Let bots talk to themselves or to each other; after an interruption, the same command continues."""
     with Bars() as bars:
-        bars.step("Loading bots")
-        bots = {spec: make_bot(spec) for spec in dict.fromkeys(settings.bots)}
-        first, second = (bots[spec] for spec in (settings.bots * 2)[:2])
-        bars.step("Talking", total=settings.conversations * settings.turns)
-        seats = (Seat("A", first), Seat("B", second))
-        personas = sample.personas("valid") if settings.personas == "sample" else []
-        pairs = list(zip(personas[::2], personas[1::2], strict=False))
-        dialogues = play(seats, settings, personas=pairs, progress=bars.advance)
-        save_dialogues(dialogues, settings.out)
-    texts = {seat.name: [t.text for d in dialogues for t in d.turns if t.speaker == seat.name] for seat in seats}
-    distinct2 = {name: distinct(own_texts, 2) for name, own_texts in texts.items()}
+        outcome = run_selfplay(settings, bars)
     if as_json:
-        print_json(
-            {"out": str(settings.out), "conversations": len(dialogues)}
-            | {f"distinct2_{name}": estimate.as_json() for name, estimate in distinct2.items()}
-        )
+        print_json(_as_json(outcome))
         return
-    for turn in dialogues[0].turns:
-        out.print(Text.assemble((f"{turn.speaker}: ", "bold"), turn.text))
-    typer.echo(
-        f"\n{len(dialogues)} conversations in {settings.out}; distinct-2: "
-        + ", ".join(f"{name} {estimate}" for name, estimate in distinct2.items())
-    )
+    if len(outcome.pairings) == 1:
+        for turn in outcome.first.turns:
+            out.print(Text.assemble((f"{turn.speaker}: ", "bold"), turn.text))
+        typer.echo()
+    print_table(("pairing", "conversations", "turns", "distinct-2", "time"), map(_row, outcome.pairings))
+    typer.echo(f"\n{sum(one.conversations for one in outcome.pairings)} conversations in {outcome.file}")
+    if outcome.continued:
+        was = "all" if outcome.continued == outcome.shards else f"{outcome.continued} of {outcome.shards}"
+        typer.echo(f"An earlier run had finished {was} shards.")
+
+
+def _row(one: PairingSummary) -> tuple[str, ...]:
+    figures = " / ".join(f"{estimate.value:.3f}" for estimate in one.distinct2.values())
+    time = "" if one.seconds is None else duration(one.seconds)
+    return one.name, str(one.conversations), str(one.turns), figures, time
+
+
+def _as_json(outcome: SelfplayOutcome) -> dict[str, Json]:
+    return {
+        "out": str(outcome.file),
+        "conversations": sum(one.conversations for one in outcome.pairings),
+        "turns": sum(one.turns for one in outcome.pairings),
+        "shards": outcome.shards,
+        "continued": outcome.continued,
+        "pairings": [
+            {
+                "pairing": one.name,
+                "conversations": one.conversations,
+                "turns": one.turns,
+                "distinct2": {bot: estimate.as_json() for bot, estimate in one.distinct2.items()},
+                "seconds": one.seconds,
+            }
+            for one in outcome.pairings
+        ],
+    }

@@ -15,6 +15,7 @@ from tertulia.core.dialogue import Dialogue, Turn
 from tertulia.core.errors import StoreError
 from tertulia.store import Conversation, ConversationStore, Database, StoredTurn
 from tertulia.store.backup import backup, check, restore
+from tertulia.store.study_base import is_study_owner
 
 app = typer.Typer()
 
@@ -31,6 +32,8 @@ class StoreExportConfig(Config):
     """Database of the server, as for `tertulia serve`."""
     out: Annotated[Path, Cli("--out -o")]
     """File to write, one dialogue as JSON per line."""
+    studies: bool = False
+    """Whether to include conversations of studies, which otherwise leave only by `tertulia study export`."""
 
 
 @app.command()
@@ -39,20 +42,26 @@ def export(settings: StoreExportConfig, *, as_json: bool) -> None:
     """Export all conversations with everything that is known about each reply, also replaced and undone ones.
 
     Unlike visitors' exports, it contains the bots' specifications, settings, candidates and errors: keep it private.
+    What participants of studies said is left out, because they agreed to another use: see `tertulia study export`.
     """
-    count = 0
+    count, studies_left_out = 0, False
     with Database.open(settings.db) as database, settings.out.open("wb") as file, Bars() as bars:
         bars.step("Exporting conversations")
         conversations = ConversationStore(database)
         for owner in conversations.owners():
+            if is_study_owner(owner) and not settings.studies:
+                studies_left_out = True
+                continue
             for conversation in conversations.export(owner, history=True):
                 file.write(orjson.dumps(dialogue_to_json(_dialogue(conversation)), option=orjson.OPT_APPEND_NEWLINE))
                 count += 1
                 bars.advance()
     if as_json:
-        print_json({"out": str(settings.out), "conversations": count})
+        print_json({"out": str(settings.out), "conversations": count, "studies_left_out": studies_left_out})
     else:
         out.print(f"Wrote {count} conversations to {settings.out}", markup=False)
+        if studies_left_out:
+            out.print("Left out the conversations of studies: use tertulia study export, or --studies.", markup=False)
 
 
 class StoreBackupConfig(Config):

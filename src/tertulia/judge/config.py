@@ -59,6 +59,10 @@ class PersonaSetting(NamedTuple):
         """
         return {"none": (), "own": (own,), "their": (their,), "both": (own, their)}[self.scope]
 
+    def own_sentences(self, exchange: Exchange) -> tuple[str, ...]:
+        """What the bot is shown about itself."""
+        return _sentences(exchange.persona, self.wording) if self.scope in ("own", "both") else ()
+
     def ask(self, exchange: Exchange, *, seed: int) -> Ask:
         """The request to the bot."""
         visible = shown(exchange, self.scope, revised=self.wording == "revised")
@@ -99,8 +103,8 @@ class JudgeConfig(Config):
         return f"{self.data}, split {self.selected_split}" if self.selected_split else self.data
 
 
-class PersonaJudgeConfig(JudgeConfig):
-    """What judges of turns have in common."""
+class TurnJudgeConfig(JudgeConfig):
+    """What judges of turns have in common: whose turns, and which personas the bot sees."""
 
     persona: Annotated[tuple[PersonaScope, ...], BeforeValidator(as_tuple)] = ()
     """Whose persona the bot sees; repeat the option to compare several. By default own if the data has personas."""
@@ -108,8 +112,6 @@ class PersonaJudgeConfig(JudgeConfig):
     """Wording of the personas; repeat the option to compare both. By default original."""
     speaker: str | None = None
     """Evaluate only turns of this speaker; all by default."""
-    limit: int | None = Field(None, ge=1)
-    """Evaluate at most this many replies, drawn at random; useful for slow bots."""
 
     def settings(self, *, has_personas: bool) -> list[PersonaSetting]:
         """The settings to judge in, each once."""
@@ -117,6 +119,13 @@ class PersonaJudgeConfig(JudgeConfig):
         wordings: tuple[Wording, ...] = self.wording or ("original",)
         grid = (PersonaSetting(scope, wording) for scope in scopes for wording in wordings)
         return list(dict.fromkeys(PersonaSetting() if setting.scope == "none" else setting for setting in grid))
+
+
+class PersonaJudgeConfig(TurnJudgeConfig):
+    """A judge of turns that can do with fewer of them."""
+
+    limit: int | None = Field(None, ge=1)
+    """Evaluate at most this many replies, drawn at random; useful for slow bots."""
 
 
 class RankSettings(PersonaJudgeConfig):
@@ -176,6 +185,24 @@ class PerplexityConfig(PersonaJudgeConfig):
     """Word vectors (GloVe's text format, or .npz) for the embedding metrics: average, extrema and greedy."""
     table: Annotated[tuple[PerplexityTableName, ...], BeforeValidator(as_tuple)] = ()
     """Print the results beside those of a paper: personachat (tables 3 and 5) or selfplay (table A.1)."""
+
+
+class RepliesConfig(TurnJudgeConfig):
+    """Which bots reply where, or which replies are given, and by which metrics they are judged."""
+
+    bots: Annotated[Strings, Cli(argument=True)] = ()
+    """Bots to judge, of any kind; the first is the baseline that the others are compared with."""
+    replies: int = Field(100, ge=1)
+    """Generate replies in this many contexts, drawn at random; all bots get the same ones."""
+    given: Path | None = None
+    """Judge the replies of this file instead: JSON lines with `context` (a list of turns), `reply` and, if there are
+    any, `reference`, `persona` (a list of sentences), `bot`, `dialogue` and `id`."""
+    metrics: Annotated[Strings, Cli("--metric")] = ()
+    """Metrics of replies, one per option; see docs/reply-scores.md. By default those that take seconds: F1 where there
+    are references, relatedness, specificity, genericness, length and diversity."""
+    resource: dict[str, str] = Field(default_factory=dict)
+    """What metrics need, if not the default: language_model=hf:NAME_OR_FOLDER, ranker=RUN, entailment=hf:NAME_OR_FOLDER
+    and so on."""
 
 
 class SamplesConfig(Config):

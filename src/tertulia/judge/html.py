@@ -1,50 +1,32 @@
 """A report as one self-contained HTML file: text, tables, plots and conversations, readable in ten years.
 
 Everything that comes from data is escaped. Web pages are made in web; this is a document, so a few functions suffice.
+A document that holds data behind its cells has one script, ours; a content security policy names its digest, so that
+the browser would refuse any other.
 """
 
+import base64
+import csv
+import hashlib
+import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from html import escape
 from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
 
 from tertulia import __version__
 from tertulia.core.dialogue import Dialogue
 
-STYLE = """
-:root {
-  color-scheme: light dark;
-  --ink: #2b2a27; --paper: #fbf9f4; --quiet: #6d675c; --line: #ddd5c6; --left: #f1e9da; --right: #e3ecec;
-}
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #ece7dc; --paper: #1d1c1a; --quiet: #a49d90; --line: #3b3833; --left: #33302a; --right: #24302f; }
-}
-body {
-  font: 17px/1.55 Georgia, 'Times New Roman', serif; color: var(--ink); background: var(--paper);
-  max-width: 62rem; margin: 2rem auto; padding: 0 1rem;
-}
-h1 { font-size: 2rem; margin-bottom: .2rem }
-h2 { margin-top: 2.5rem; border-bottom: 1px solid var(--line); padding-bottom: .2rem }
-.quiet { color: var(--quiet); font-size: .9rem }
-table { border-collapse: collapse; width: 100%; font-size: .88rem }
-th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid var(--line) }
-td { vertical-align: top }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
-.wide { overflow-x: auto }
-figure { margin: 1rem 0; background: #fff; border-radius: 8px; padding: .6rem; overflow-x: auto }
-figure svg { max-width: 100%; height: auto }
-.conversation { display: flex; flex-direction: column; gap: .4rem; margin: 1rem 0 }
-.turn { padding: .45rem .8rem; border-radius: 12px; max-width: 80%; white-space: pre-wrap; overflow-wrap: anywhere }
-.turn.left { background: var(--left); align-self: flex-start }
-.turn.right { background: var(--right); align-self: flex-end }
-.turn small { display: block; color: var(--quiet) }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--left); padding: .8rem; border-radius: 8px }
-"""
-
-
-_NUMBER = re.compile(r"[-+−]?[.\d]|-$|nan$")
+ASSETS = Path(__file__).parent / "page"
+_NUMERIC = re.compile(r"(?:x |[-+−<])?[.\d]|-$|nan$|–$")
 """How the text of a numeric cell begins; a dash stands for a missing figure."""
+_TOKEN = re.compile(r"(?:x |[-+−<])?(?:\d[\d,]*\d|\d)?(?:\.\d+)?(?:e[-+]?\d+)?")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+"""What makes a spreadsheet take a cell for a formula."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +37,123 @@ class HtmlSection:
     parts: tuple[str, ...]
 
 
+class CellLink(NamedTuple):
+    """A cell of a table that leads to what it was computed from."""
+
+    text: str
+    number: int
+    """Of the cell, in the page's data."""
+    kind: str = ""
+    """A class for its looks: best or tied."""
+    spoken: str = ""
+    """What its looks mean, for screen readers."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
 def paragraph(text: str, *, quiet: bool = False) -> str:
     """A paragraph of plain text."""
     return f'<p class="quiet">{escape(text)}</p>' if quiet else f"<p>{escape(text)}</p>"
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table. Columns of numbers are aligned to the right and do not wrap, columns of text to the left."""
-    cells = [[str(cell) for cell in row] for row in rows]
-    numeric = [all(not row[i] or _NUMBER.match(row[i]) for row in cells if i < len(row)) for i in range(len(head))]
+def table(head: Sequence[str], rows: Iterable[Sequence[object]], *, label: str = "") -> str:
+    """A table. Numbers do not wrap and are aligned at their decimal points; columns of text are on the left."""
+    cells = [list(row) for row in rows]
+    columns = [[str(row[i]) if i < len(row) else "" for row in cells] for i in range(len(head))]
+    aligned = [_aligned(column) if _is_numeric(column) else None for column in columns]
 
-    def line(tag: str, row: Sequence[str]) -> str:
-        return "".join(
-            f'<{tag} class="n">{escape(cell)}</{tag}>' if number else f"<{tag}>{escape(cell)}</{tag}>"
-            for cell, number in zip(row, numeric, strict=False)
-        )
+    def body() -> Iterator[str]:
+        for r, row in enumerate(cells):
+            yield "<tr>"
+            for i, cell in enumerate(row[: len(head)]):
+                numbers = aligned[i]
+                inner = (_breakable(str(cell)) if i == 0 else escape(str(cell))) if numbers is None else numbers[r]
+                if isinstance(cell, CellLink):
+                    inner = _button(cell, inner)
+                tag = "th scope=row" if i == 0 and numbers is None else "td"
+                side = ' class="n"' if numbers is not None else ""
+                yield f'<{tag}{side} dir="auto">{inner}</{tag.split()[0]}>'
+            yield "</tr>"
 
-    body = "".join(f"<tr>{line('td', row)}</tr>" for row in cells)
-    return f'<div class="wide"><table><thead><tr>{line("th", head)}</tr></thead><tbody>{body}</tbody></table></div>'
+    top = "".join(
+        f'<th scope="col"{" class=n" if numbers is not None else ""}>{escape(name)}</th>' if name else "<td></td>"
+        for name, numbers in zip(head, aligned, strict=True)
+    )
+    name = f' role="region" aria-label="{escape(label)}" tabindex="0"' if label else ""
+    return f'<div class="wide"{name}><table><thead><tr>{top}</tr></thead><tbody>{"".join(body())}</tbody></table></div>'
+
+
+def _breakable(text: str) -> str:
+    """A name that may be broken after the parts of a path."""
+    return re.sub(r"([/:?])", r"\1<wbr>", text) if not re.search(r"[<>&\"']", text) else escape(text)
+
+
+def _is_numeric(column: Sequence[str]) -> bool:
+    """Whether all cells are numbers; ranges such as 3-4 are not."""
+    return all(not text or (_NUMERIC.match(text) and not re.search(r"\d-\d", text)) for text in column)
+
+
+def _button(cell: CellLink, inner: str) -> str:
+    spoken = f'<span class="spoken"> {escape(cell.spoken)}</span>' if cell.spoken else ""
+    kind = f" {escape(cell.kind)}" if cell.kind else ""
+    return f'<button type="button" class="cell{kind}" data-cell="{cell.number}">{inner}{spoken}</button>'
+
+
+def _aligned(column: Sequence[str]) -> list[str]:
+    """Cells whose numbers stand below each other: the k-th number of each has its point at the same place.
+
+    A number is moved by padding, not by splitting it, so that it is copied and read aloud as one word.
+    """
+    split = [list(_tokens(text)) for text in column]
+    width = max((len(tokens) for tokens in split), default=0)
+    before, after = [0] * width, [0] * width
+    for tokens in split:
+        for k, token in enumerate(tokens):
+            whole, rest = _at_point(token)
+            before[k], after[k] = max(before[k], whole), max(after[k], rest)
+    cells = []
+    for tokens in split:
+        parts = []
+        for k, token in enumerate(tokens):
+            whole, rest = _at_point(token)
+            left, right = (before[k] - whole, after[k] - rest) if whole + rest else (0, 0)
+            right = right if k < width - 1 else 0
+            style = f"{f'padding-left:{left}ch' if left else ''}{';' if left and right else ''}"
+            style += f"padding-right:{right}ch" if right else ""
+            parts.append(f'<span style="{style}">{escape(token)}</span>' if style else escape(token))
+        cells.append("".join(parts))
+    return cells
+
+
+def _tokens(text: str) -> Iterator[str]:
+    """A text cut into numbers and what is between them, in turn, beginning with a number.
+
+    >>> list(_tokens("+.020 [-.010, .050]"))
+    ['+.020', ' [', '-.010', ', ', '.050', ']']
+    """
+    at = 0
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        end = match.end() if match else at
+        yield text[at:end]
+        start = end
+        while end < len(text) and not (text[end].isdigit() or text[end] in ".-+−<"):
+            end += 1
+        if end > start:
+            yield text[start:end]
+        elif end == at:  # a sign without a number
+            yield text[end]
+            end += 1
+        at = end
+
+
+def _at_point(token: str) -> tuple[int, int]:
+    """Characters before the decimal point, and from it on; nothing for what is no number."""
+    if not any(character.isdigit() for character in token):
+        return 0, 0
+    whole, point, rest = token.partition(".")
+    return len(whole), len(point + rest)
 
 
 def figure(svg: str, caption: str) -> str:
@@ -82,13 +163,24 @@ def figure(svg: str, caption: str) -> str:
 
 def conversation(dialogue: Dialogue) -> str:
     """A dialogue as chat bubbles: the first speaker on the left, the others on the right."""
-    first = dialogue.speakers[0] if dialogue.speakers else ""
-    turns = "".join(_turn(t.speaker, t.text, "left" if t.speaker == first else "right") for t in dialogue.turns)
-    return f'<div class="conversation">{turns}</div>'
+    return bubbles((turn.speaker, turn.text) for turn in dialogue.turns)
 
 
-def _turn(speaker: str, text: str, side: str) -> str:
-    return f'<div class="turn {side}" dir="auto"><small>{escape(speaker)}</small>{escape(text)}</div>'
+def bubbles(turns: Iterable[tuple[str, str]]) -> str:
+    """Speakers and texts as chat bubbles."""
+    first: str | None = None
+    parts = []
+    for speaker, text in turns:
+        first = speaker if first is None else first
+        side = "left" if speaker == first else "right"
+        parts.append(f'<div class="turn {side}" dir="auto"><small>{escape(speaker)}</small>{escape(text)}</div>')
+    return f'<div class="conversation">{"".join(parts)}</div>'
+
+
+def details(summary: str, parts: Iterable[str], *, is_open: bool = False) -> str:
+    """Something to unfold."""
+    state = " open" if is_open else ""
+    return f"<details{state}><summary>{escape(summary)}</summary>{''.join(parts)}</details>"
 
 
 def code(text: str) -> str:
@@ -96,15 +188,64 @@ def code(text: str) -> str:
     return f"<pre>{escape(text)}</pre>"
 
 
-def write_html(path: Path, *, title: str, lead: str, sections: Iterable[HtmlSection]) -> None:
-    """Write the document."""
+def csv_link(head: Sequence[str], rows: Iterable[Sequence[object]], name: str) -> str:
+    """A link that saves a table as CSV; the file is in the link itself, so that it needs no network and no script."""
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows([[csv_cell(cell) for cell in row] for row in (head, *rows)])
+    address = f"data:text/csv;charset=utf-8,{quote(text.getvalue().encode('utf-8', 'replace'))}"
+    stem = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "table"
+    spoken = f'<span class="spoken"> of {escape(name)}</span>'
+    return f'<p class="tools"><a download="{stem}.csv" href="{address}">CSV{spoken}</a></p>'
+
+
+def csv_cell(value: object) -> str:
+    """A value as the text of a CSV cell that no spreadsheet runs as a formula.
+
+    >>> csv_cell("=1+1"), csv_cell("-.020 [-.050, .010]"), csv_cell(-1.5), csv_cell("-help")
+    ("'=1+1", '-.020 [-.050, .010]', '-1.5', "'-help")
+    """
+    text = str(value)
+    if not text.lstrip().startswith(_FORMULA) or re.match(r"[-+]?\.?\d[\d.]*(?: \[[-.\d, ]+\])?$", text):
+        return text
+    return f"'{text}"
+
+
+@cache
+def _asset(name: str) -> str:
+    return (ASSETS / name).read_text(encoding="utf-8")
+
+
+def write_html(
+    path: Path, *, title: str, lead: str, sections: Iterable[HtmlSection], identity: str = "", data: str = ""
+) -> None:
+    """Write the document. `identity` says in a line what it is about.
+
+    `data` are the elements that the page's script reads; without them it has no script.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    body = "".join(f"<section><h2>{escape(s.title)}</h2>{''.join(s.parts)}</section>" for s in sections)
+    given = list(sections)
+    body = "".join(
+        f'<section id="s{i}"><h2>{escape(s.title)}</h2>{"".join(s.parts)}</section>' for i, s in enumerate(given)
+    )
+    contents = "".join(f'<li><a href="#s{i}">{escape(s.title)}</a></li>' for i, s in enumerate(given))
+    menu = f'<nav aria-label="Sections"><ul>{contents}</ul></nav>' if data and len(given) > 2 else ""
+    script = _asset("report.js") if data else ""
+    allowed = f" script-src '{_digest(script)}';" if script else ""
+    policy = (
+        f"default-src 'none'; style-src 'unsafe-inline'; img-src data:;{allowed} base-uri 'none'; form-action 'none'"
+    )
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{STYLE}</style>"
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        f"<title>{escape(title)}</title><style>{_asset('report.css')}</style>"
     )
     footer = f'<p class="quiet">Made by Tertulia {escape(__version__)}.</p>'
-    main = f"<main><h1>{escape(title)}</h1><p>{escape(lead)}</p>{body}{footer}</main>"
-    page = f'<!doctype html><html lang="en"><head>{head}</head><body>{main}</body></html>\n'
+    top = f"<h1>{escape(title)}</h1><p>{escape(lead)}</p>{paragraph(identity, quiet=True) if identity else ''}"
+    main = f"<main>{top}{menu}{body}{footer}</main>"
+    tail = f"{data}<script>{script}</script>" if data else ""
+    page = f'<!doctype html><html lang="en"><head>{head}</head><body>{main}{tail}</body></html>\n'
     path.write_text(page, encoding="utf-8")
+
+
+def _digest(script: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"

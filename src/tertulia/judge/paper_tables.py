@@ -10,6 +10,7 @@ from typing import Any
 
 from tertulia.core.estimate import Estimate
 from tertulia.judge.config import PersonaSetting, Wording
+from tertulia.judge.correlation_tables import coefficient_sections, correlation_sections, proxy_sections
 from tertulia.judge.document import Section, short
 from tertulia.judge.runs import JudgedRun, Subject
 
@@ -86,6 +87,9 @@ def paper_tables(run: JudgedRun, figures: Figures) -> list[Section]:
         ("perplexity", "selfplay"): [table_a1],
         ("profiles", ""): [table_13, table_14],
         ("samples", ""): [meena_tables, meena_sweep],
+        ("meta", ""): [correlation_sections],
+        ("hybrid", ""): [coefficient_sections, correlation_sections],
+        ("proxy", ""): [proxy_sections],
     }
     names = dict.fromkeys([requested] if isinstance(requested, str) else requested)
     views = [view for name in ("", *names) for view in tables.get((run.verb, name), ())]

@@ -31,6 +31,8 @@ GeneratorSource = Generator | GenerativeBot | Path | str
 """A generative model, its bot, or the folder of its training run, optionally followed by ?option=value."""
 BATCH = 32
 """Contexts that a bot gets at once."""
+CHUNK = 16
+"""Replies that a metric gets at once."""
 
 
 class LoadedBot(NamedTuple):
@@ -109,7 +111,8 @@ def generate_replies(
         replies = bot.reply([setting.ask(context.exchange, seed=own_seed) for own_seed, _, context in part])
         for (_, unit, context), reply in zip(part, replies, strict=True):
             turns = tuple(turn.text for turn in context.exchange.context)
-            example = ReplyExample(reply.text, context.text, turns)
+            persona = setting.own_sentences(context.exchange)
+            example = ReplyExample(reply.text, context.text, turns, persona)
             generated.append(GeneratedReply(unit, context.dialogue, example))
         progress(len(part))
     return generated
@@ -138,19 +141,33 @@ def score_replies(
     subject: str,
     setting: str,
     resources: Mapping[str, Any],
+    progress: Callable[[int], None] = lambda n: None,
 ) -> list[Score]:
-    """One score per metric; units are the exchanges."""
-    return [
-        metric.score(
-            [reply.example for reply in replies],
-            subject=subject,
-            setting=setting,
-            units=[reply.unit for reply in replies],
-            clusters=[reply.dialogue for reply in replies],
-            resources=resources,
-        )
-        for metric in metrics
-    ]
+    """One score per metric; units are the exchanges. `progress` is called with the number of values computed.
+
+    Metrics with a value for each reply get the replies in chunks, so that there is progress to report, and one after
+    the other for each chunk: they share what a language model computed for it.
+    """
+    examples = [reply.example for reply in replies]
+    values: dict[str, list[float]] = {metric.name: [] for metric in metrics}
+    for start in range(0, len(examples), CHUNK):
+        for metric in metrics:
+            if metric.reduction == "mean":
+                part = examples[start : start + CHUNK]
+                values[metric.name] += metric.measure(part, resources)[0].tolist()
+                progress(len(part))
+    units, clusters = tuple(reply.unit for reply in replies), tuple(reply.dialogue for reply in replies)
+    scores = []
+    for metric in metrics:
+        if metric.reduction == "mean":
+            scores.append(Score(subject, setting, metric.name, units, tuple(values[metric.name]), clusters))
+        else:  # a figure of the whole set
+            whole = metric.score(
+                examples, subject=subject, setting=setting, units=units, clusters=clusters, resources=resources
+            )
+            scores.append(whole)
+            progress(len(examples))
+    return scores
 
 
 def reply_items(replies: Sequence[GeneratedReply], *, subject: str, setting: str) -> list[JudgedItem]:
@@ -163,6 +180,7 @@ def reply_items(replies: Sequence[GeneratedReply], *, subject: str, setting: str
                 "context": list(reply.example.context),
                 "reply": reply.example.reply,
                 "reference": reply.example.reference,
+                **({"persona": list(reply.example.persona)} if reply.example.persona else {}),
             },
             subject,
             setting,

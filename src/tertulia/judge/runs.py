@@ -5,10 +5,11 @@ subject, setting, metric and unit), `items.parquet` (the texts of the units) and
 needs nothing else: not the models, not the data, not even the plugin that a metric came from.
 """
 
+import math
 import platform
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 from tertulia import __version__
 from tertulia.artefacts.files import atomic_write, fingerprint, sha256_of
 from tertulia.artefacts.manifest import MANIFEST, is_complete, open_folder, read_about, read_manifest, seal
+from tertulia.core.command_line import command_line
 from tertulia.core.config import Config
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError, UsageError
@@ -77,7 +79,7 @@ class JudgedRun:
     """Scores, the texts behind them, and what there is to know about them."""
 
     verb: str
-    """The command: rank, perplexity, samples, profiles, curve or study."""
+    """The command: rank, perplexity, samples, profiles, curve, llm, ppi or study."""
     config: Mapping[str, Json]
     """The resolved config."""
     subjects: tuple[Subject, ...]
@@ -111,8 +113,11 @@ class JudgedRun:
     def estimates(self) -> dict[tuple[str, str, str], Estimate]:
         """The figure of every score by subject, setting and metric; intervals of ratings are over raters too.
 
-        `details["bounds"]` has the ends of rating scales by setting; other ratings are shares.
+        `details["bounds"]` has the ends of rating scales by setting; other ratings are shares. `details["estimates"]`
+        has figures that are no reduction of their own values alone, such as prediction-powered ones.
         """
+        if saved := self.details.get("estimates"):
+            return {(row[0], row[1], row[2]): _saved_estimate(*row[3:]) for row in saved}
         raters = self.raters
         if raters:
             bounds = {setting: (low, high) for setting, (low, high) in self.details.get("bounds", {}).items()}
@@ -135,6 +140,11 @@ class JudgedRun:
     def metric_names(self) -> list[str]:
         """The metrics of all scores, in the order in which they first occur."""
         return list(dict.fromkeys(score.metric for score in self.scores))
+
+
+def _saved_estimate(value: float | None, low: float | None, high: float | None, n: int) -> Estimate:
+    value, low, high = (math.nan if x is None else x for x in (value, low, high))
+    return Estimate(value, low, high, n=n)
 
 
 def describe_subject(name: str, spec: str) -> Subject:
@@ -184,6 +194,19 @@ def check_out(folder: Path | None) -> None:
         )
 
 
+def identified(run: JudgedRun, *, data: Mapping[str, Json] | None = None) -> JudgedRun:
+    """The run with command line, time, versions and data, unless it has them."""
+    if run.about:
+        return run
+    about: dict[str, Json] = {
+        "command": command_line(),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": _versions(),
+        "data": dict(data) if data else None,
+    }
+    return replace(run, about=about)
+
+
 def save_run(run: JudgedRun, folder: Path, *, data: Mapping[str, Json] | None = None) -> JudgedRun:
     """Write scores, items and manifest; the manifest comes last, so a folder with one is complete.
 
@@ -191,11 +214,7 @@ def save_run(run: JudgedRun, folder: Path, *, data: Mapping[str, Json] | None = 
     """
     check_out(folder)
     open_folder(folder)
-    about = dict(run.about) or {
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": _versions(),
-        "data": dict(data) if data else None,
-    }
+    about = dict(identified(run, data=data).about)
     with atomic_write(folder / SCORES) as file:
         pq.write_table(_score_table(run.scores), file, compression="zstd")
     with atomic_write(folder / ITEMS) as file:

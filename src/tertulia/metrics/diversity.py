@@ -3,8 +3,14 @@
 It has no interval: resampling texts repeats them, so that a bootstrap of a count of types never contains the value. As
 a metric, the value of a reply is the number of its n-grams that no earlier reply has, its weight the number of all its
 n-grams: the sum of the values over the sum of the weights is distinct-n of the set.
+
+Entropy (Ent-n in Zhang et al. 2018b) also sees how evenly n-grams are used: a set in which half of the n-grams are "i
+don't know" has a lower one. The value of a reply is the information of its n-grams, -log p summed, with their
+frequencies in the set as probabilities; its weight is their number. It has no interval for the same reason.
 """
 
+import math
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from functools import partial
 
@@ -30,6 +36,22 @@ def new_ngrams(batch: Sequence[ReplyExample], *, n: int) -> tuple[list[int], lis
     ([2, 1], [4, 2])
     """
     return _new_and_all(ngrams(words(one.reply), n) for one in batch)
+
+
+def ngram_information(batch: Sequence[ReplyExample], *, n: int) -> tuple[list[float], list[int]]:
+    """For each reply: the information of its n-grams in nats, by their frequencies in all replies, and their number.
+
+    >>> information, counts = ngram_information([ReplyExample("a b"), ReplyExample("a c")], n=1)
+    >>> round(sum(information) / sum(counts) / math.log(2), 3)  # a: one half, b and c: a quarter each
+    1.5
+    """
+    grams = [Counter(ngrams(words(one.reply), n)) for one in batch]
+    frequencies: Counter[tuple[str, ...]] = Counter()
+    for own in grams:
+        frequencies.update(own)
+    total = frequencies.total()
+    information = [math.fsum(k * math.log(total / frequencies[gram]) for gram, k in own.items()) for own in grams]
+    return information, [own.total() for own in grams]
 
 
 def new_replies(batch: Sequence[ReplyExample]) -> tuple[list[int], list[int]]:
@@ -60,6 +82,20 @@ def _distinct(name: str, n: int) -> Metric:
 
 
 DISTINCT = MetricFamily("distinct-N", _distinct, "share of different n-grams among all n-grams of the replies")
+
+
+def _entropy(name: str, n: int) -> Metric:
+    return Metric(
+        name,
+        "reply",
+        "pooled",
+        f"entropy of the {n}-grams of all replies, in nats",
+        "Zhang et al. 2018b",
+        compute=partial(ngram_information, n=n),
+    )
+
+
+ENTROPY = MetricFamily("entropy-N", _entropy, "entropy of the n-grams of all replies, in nats")
 DISTINCT_REPLIES = Metric(
     "distinct replies",
     "reply",

@@ -1,4 +1,4 @@
-"""How similar a reply is to its reference by their word vectors: average, extrema and greedy matching.
+"""How similar two texts are by their word vectors: average, extrema and greedy matching, for many pairs at once.
 
 As in Ghandeharioun et al. (2019), after Liu et al. (2016):
 
@@ -11,34 +11,48 @@ As in Ghandeharioun et al. (2019), after Liu et al. (2016):
 Words are those of `tertulia.core.text.words`. Words without a vector are left out; a text of which no word is left has
 no value (nan). A vector of zeros has a cosine of 0 with everything. Only the first `MAX_WORDS` words of a text with a
 vector count: greedy matching compares each with each.
+
+NumPy spends more time on being called than on ten words, so many texts are computed together: sums as one sparse matrix
+product, extremes word by word over texts sorted by length, and greedy matching for all pairs of similar lengths at
+once, where a shorter text is filled up with copies of its last word, which change no maximum.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
-from typing import Self
+from itertools import repeat
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from tertulia.core.text import words
 from tertulia.metrics.metric import Metric, ReplyExample
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 AnyFloats = NDArray[np.floating]
-Similarity = Callable[[Floats, Floats], float]
+Similarity = Literal["average", "extrema", "greedy"]
+VectorSource = Callable[[Collection[str]], Mapping[str, AnyFloats]]
+"""From wanted words to the vectors of those that have one."""
 MAX_WORDS = 2000
 """How many words of a text are looked up; no reply of a conversation is nearly as long."""
+BLOCK = 1 << 17
+"""Numbers that are computed at once: more do not fit the CPU's cache."""
+_WIDTHS = np.array([2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, MAX_WORDS])
+"""In greedy matching, lengths are rounded up to one of these."""
 NAMES = ("embedding average", "embedding extrema", "embedding greedy")
 
 
-@dataclass(frozen=True, slots=True)
 class WordVectors:
-    """A matrix with a row for each word."""
+    """A matrix with a row for each word; with a source, it grows by the words of the texts it is asked about."""
 
-    index: Mapping[str, int]
-    matrix: AnyFloats  # (words, dim)
+    def __init__(self, index: dict[str, int], matrix: AnyFloats, source: VectorSource | None = None) -> None:
+        self.index, self.matrix = index, matrix  # (words, dim)
+        self._source = source
+        self._missing: set[str] = set()
+        self._units: Floats | None = None
+        self._last: tuple[list[str], TextRows] | None = None
 
     @classmethod
     def of(cls, vectors: Mapping[str, AnyFloats]) -> Self:
@@ -53,10 +67,57 @@ class WordVectors:
             raise ValueError(f"{len(index)} different words do not match {len(matrix)} rows")
         return cls(index, matrix)
 
-    def look_up(self, text: str) -> Floats:
-        """The vectors of the first `MAX_WORDS` words of a text that have one, (words, dim)."""
-        rows = list(islice((self.index[word] for word in words(text) if word in self.index), MAX_WORDS))
-        return np.asarray(self.matrix[rows], dtype=np.float64)
+    @classmethod
+    def lazy(cls, source: VectorSource) -> Self:
+        """Vectors that are looked up when texts ask for them, each word once.
+
+        >>> tea = WordVectors.lazy(lambda wanted: {word: np.ones(2) for word in wanted if word == "tea"})
+        >>> tea.encode(["Tea for two"]).lengths.tolist(), tea.matrix.shape
+        ([1], (1, 2))
+        """
+        return cls({}, np.zeros((0, 0)), source)
+
+    def prepare(self, texts: Iterable[str]) -> None:
+        """Look up the words of these texts in one go."""
+        if self._source is not None:
+            self._look_up(self._source, {word for text in texts for word in words(text)})
+
+    def _look_up(self, source: VectorSource, wanted: set[str]) -> None:
+        new = wanted - self.index.keys() - self._missing
+        if not new:
+            return
+        vectors = source(new)
+        self._missing |= new - vectors.keys()
+        if vectors:
+            self.index |= {word: row for row, word in enumerate(vectors, len(self.index))}
+            rows = np.stack(list(vectors.values()))
+            self.matrix = np.concatenate([self.matrix, rows]) if len(self.matrix) else rows
+
+    @property
+    def units(self) -> Floats:
+        """The matrix with rows of unit length."""
+        if self._units is None or len(self._units) != len(self.matrix):
+            self._units = unit_rows(np.asarray(self.matrix, dtype=np.float64))
+        return self._units
+
+    def encode(self, texts: Sequence[str]) -> "TextRows":
+        """The rows of the first `MAX_WORDS` words of each text that have one."""
+        listed = list(texts)
+        if self._last is not None and self._last[0] == listed:  # several metrics of one batch
+            return self._last[1]
+        all_words: list[str] = []
+        counts = []
+        for text in listed:
+            own = words(text)
+            all_words += own
+            counts.append(len(own))
+        if self._source is not None:
+            self._look_up(self._source, set(all_words))
+        owner = np.repeat(np.arange(len(listed)), counts)
+        rows = np.fromiter(map(self.index.get, all_words, repeat(-1)), np.int64, len(all_words))
+        encoded = TextRows.of(rows[rows >= 0], owner[rows >= 0], len(listed))
+        self._last = listed, encoded
+        return encoded
 
     def missing_share(self, texts: Iterable[str]) -> float:
         """The share of words without a vector; nan if there are no words.
@@ -64,51 +125,143 @@ class WordVectors:
         >>> WordVectors.of({"tea": np.ones(2)}).missing_share(["tea for two"]).__round__(3)
         0.667
         """
-        has_vector = [word in self.index for text in texts for word in words(text)]
+        listed = list(texts)
+        self.prepare(listed)
+        has_vector = [word in self.index for text in listed for word in words(text)]
         return 1 - sum(has_vector) / len(has_vector) if has_vector else float("nan")
 
 
-def average(reply: Floats, reference: Floats) -> float:
-    """The cosine of the means of two texts' vectors, (n, dim) and (m, dim)."""
-    return _cosine(reply.mean(axis=0), reference.mean(axis=0))
+class TextRows(NamedTuple):
+    """Texts as rows of a matrix of word vectors, one text after another."""
+
+    rows: Ints
+    starts: Ints
+    lengths: Ints
+
+    @classmethod
+    def of(cls, rows: Ints, owner: Ints, count: int) -> "TextRows":
+        """From the rows of all words and the texts they belong to; of long texts, the first `MAX_WORDS` words."""
+        lengths = np.bincount(owner, minlength=count)
+        starts = np.cumsum(lengths) - lengths
+        if len(rows) and lengths.max() > MAX_WORDS:
+            short = np.arange(len(rows)) - starts[owner] < MAX_WORDS
+            return cls.of(rows[short], owner[short], count)
+        return cls(rows, starts, lengths)
+
+    def table(self, texts: Ints, width: int) -> Ints:
+        """The rows of some texts, filled up with copies of the last word: (texts, width)."""
+        steps = np.minimum(np.arange(width), self.lengths[texts][:, None] - 1)
+        return self.rows[self.starts[texts][:, None] + steps]
 
 
-def extrema(reply: Floats, reference: Floats) -> float:
-    """The cosine of their most extreme values."""
-    return _cosine(_extreme(reply), _extreme(reference))
+class TextPairs(NamedTuple):
+    """Pairs of texts by their indices."""
+
+    texts: Sequence[str]
+    first: Ints
+    second: Ints
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[str, str]]) -> "TextPairs":
+        """From the pairs themselves.
+
+        >>> TextPairs.of([("a", "b"), ("b", "c")]).second.tolist()
+        [2, 3]
+        """
+        listed = list(pairs)
+        texts = [one for one, _ in listed] + [other for _, other in listed]
+        return cls(texts, np.arange(len(listed)), np.arange(len(listed), len(texts)))
 
 
-def greedy(reply: Floats, reference: Floats) -> float:
-    """The mean of each word's best cosine with a word of the other text; symmetric."""
-    cosines = _unit(reply) @ _unit(reference).T  # (n, m)
-    return float((cosines.max(axis=1).mean() + cosines.max(axis=0).mean()) / 2)
-
-
-def similarities(batch: Sequence[ReplyExample], *, word_vectors: WordVectors, similarity: Similarity) -> list[float]:
-    """The similarity of each reply and its reference; nan where either has no word with a vector.
+def pair_similarities(pairs: TextPairs, word_vectors: WordVectors, similarity: Similarity) -> Floats:
+    """The similarity of each pair; nan where a text has no word with a vector.
 
     >>> toy = WordVectors.of({"tea": np.array([1.0, 0.0]), "dog": np.array([0.0, 1.0])})
-    >>> similarities([ReplyExample("Tea!", "tea for a dog")], word_vectors=toy, similarity=greedy)
+    >>> pair_similarities(TextPairs.of([("Tea!", "tea for a dog")]), toy, "greedy").tolist()
     [0.75]
     """
-    values = []
-    for one in batch:
-        reply, reference = word_vectors.look_up(one.reply), word_vectors.look_up(one.reference)
-        values.append(similarity(reply, reference) if len(reply) and len(reference) else float("nan"))
+    texts = word_vectors.encode(pairs.texts)
+    values = np.full(len(pairs.first), np.nan)
+    valid = np.flatnonzero((texts.lengths[pairs.first] > 0) & (texts.lengths[pairs.second] > 0))
+    if not len(valid):
+        return values
+    first, second = pairs.first[valid], pairs.second[valid]
+    if similarity == "greedy":
+        values[valid] = _greedy(word_vectors.units, texts, first, second)
+    else:
+        vectors = (_sums if similarity == "average" else _extremes)(word_vectors.matrix, texts)
+        sizes = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+        products = np.einsum("ij,ij->i", vectors[first], vectors[second])
+        sizes[sizes == 0] = 1.0
+        values[valid] = products / (sizes[first] * sizes[second])
     return values
 
 
-def _extreme(vectors: Floats) -> Floats:
-    most, least = vectors.max(axis=0), vectors.min(axis=0)
-    return np.asarray(np.where(most > np.abs(least), most, least), dtype=np.float64)
+def similarities(batch: Sequence[ReplyExample], *, word_vectors: WordVectors, similarity: Similarity) -> Floats:
+    """The similarity of each reply and its reference."""
+    texts = [one.reply for one in batch] + [one.reference for one in batch]
+    pairs = TextPairs(texts, np.arange(len(batch)), np.arange(len(batch), len(texts)))
+    return pair_similarities(pairs, word_vectors, similarity)
 
 
-def _cosine(one: Floats, other: Floats) -> float:
-    return float(_unit(one) @ _unit(other))
+def _sums(matrix: AnyFloats, texts: TextRows) -> Floats:
+    """The sums of each text's vectors, which have the direction of their means: (texts, dim)."""
+    ends = np.append(texts.starts, len(texts.rows))
+    shape = (len(texts.lengths), len(matrix))
+    counts = sparse.csr_array((np.ones(len(texts.rows)), texts.rows, ends), shape=shape)
+    return np.asarray(counts @ np.asarray(matrix, dtype=np.float64), dtype=np.float64)
 
 
-def _unit(vectors: Floats) -> Floats:
-    size = np.linalg.norm(vectors, axis=-1, keepdims=True)
+def _extremes(matrix: AnyFloats, texts: TextRows) -> Floats:
+    """The most extreme values of each text's vectors: (texts, dim)."""
+    extremes = np.zeros((len(texts.lengths), matrix.shape[1]))
+    order = np.argsort(-texts.lengths, kind="stable")[: np.count_nonzero(texts.lengths)]  # longest first
+    for part in _blocks(len(order), 4 * matrix.shape[1]):
+        own = order[part]
+        starts, lengths = texts.starts[own], texts.lengths[own]
+        most = matrix.take(texts.rows[starts], axis=0)
+        least = most.copy()
+        longer = np.searchsorted(-lengths, -np.arange(1, lengths[0]), side="left")
+        for step, count in enumerate(longer.tolist(), 1):  # the texts that have so many words come first
+            vectors = matrix.take(texts.rows[starts[:count] + step], axis=0)
+            np.maximum(most[:count], vectors, out=most[:count])
+            np.minimum(least[:count], vectors, out=least[:count])
+        extremes[own] = np.where(most > np.abs(least), most, least)
+    return extremes
+
+
+def _greedy(units: Floats, texts: TextRows, first: Ints, second: Ints) -> Floats:
+    values = np.zeros(len(first))
+    widths = _WIDTHS[np.searchsorted(_WIDTHS, texts.lengths)]
+    keys = widths[first] * (MAX_WORDS + 1) + widths[second]
+    order = np.argsort(keys, kind="stable")
+    for members in np.split(order, np.flatnonzero(np.diff(keys[order])) + 1):
+        n, m = divmod(int(keys[members[0]]), MAX_WORDS + 1)
+        for part in _blocks(len(members), n * m + (n + m) * units.shape[1]):
+            left, right = first[members[part]], second[members[part]]
+            one, other = units.take(texts.table(left, n), axis=0), units.take(texts.table(right, m), axis=0)
+            cosines = one @ other.transpose(0, 2, 1)  # (pairs, n, m)
+            forth = _masked_mean(cosines.max(axis=2), texts.lengths[left])
+            back = _masked_mean(cosines.max(axis=1), texts.lengths[right])
+            values[members[part]] = (forth + back) / 2
+    return values
+
+
+def _masked_mean(best: Floats, lengths: Ints) -> Floats:
+    """The mean over the first so many entries of each row."""
+    inside = np.arange(best.shape[1]) < lengths[:, None]
+    return np.asarray((best * inside).sum(axis=1) / lengths, dtype=np.float64)
+
+
+def _blocks(count: int, size: int) -> Iterator[slice]:
+    """Slices of so many items of this size that they make a block."""
+    step = max(1, BLOCK // max(1, size))
+    return (slice(start, start + step) for start in range(0, count, step))
+
+
+def unit_rows(vectors: Floats) -> Floats:
+    """Rows of unit length; zeros stay zeros."""
+    size = np.sqrt(np.einsum("...i,...i->...", vectors, vectors))[..., None]
     return np.asarray(vectors / np.where(size > 0, size, 1.0), dtype=np.float64)
 
 
@@ -117,6 +270,6 @@ def _metric(name: str, similarity: Similarity, summary: str, citation: str) -> M
     return Metric(name, "reply", "mean", summary, citation, compute=compute, needs=("word_vectors",))
 
 
-AVERAGE = _metric(NAMES[0], average, "cosine of the mean word vectors", "Foltz et al. 1998")
-EXTREMA = _metric(NAMES[1], extrema, "cosine of the extreme values of the word vectors", "Forgues et al. 2014")
-GREEDY = _metric(NAMES[2], greedy, "mean best cosine between words", "Rus and Lintean 2012")
+AVERAGE = _metric(NAMES[0], "average", "cosine of the mean word vectors", "Foltz et al. 1998")
+EXTREMA = _metric(NAMES[1], "extrema", "cosine of the extreme values of the word vectors", "Forgues et al. 2014")
+GREEDY = _metric(NAMES[2], "greedy", "mean best cosine between words", "Rus and Lintean 2012")

@@ -148,6 +148,68 @@ def band_plot(points: list[tuple[float, Estimate]], *, x: str, y: str, log_x: bo
     return _svg(band + spans + line + dots)
 
 
+def heat_map(cells: dict[tuple[str, str], float], *, title: str) -> str:
+    """Correlations by row and column, from -1 (blue) over 0 (white) to 1 (red); nan is left empty."""
+    rows = [{"row": row, "column": column, "value": value} for (row, column), value in cells.items() if value == value]
+    names = [list(dict.fromkeys(key[i] for key in cells)) for i in (0, 1)]
+    axis: dict[str, Any] = {"labelLimit": 0, "ticks": False, "labelPadding": 6}
+    base = _chart(rows).encode(
+        y=alt.Y("row:N", sort=None, title=None, scale=alt.Scale(domain=names[0]), axis=alt.Axis(**axis)),
+        x=alt.X(
+            "column:N",
+            sort=None,
+            title=None,
+            scale=alt.Scale(domain=names[1]),
+            axis=alt.Axis(**axis, orient="top", labelAngle=-40),
+        ),
+    )
+    colours = alt.Scale(domain=[-1, 0, 1], range=["#3b6ea8", "#faf8f3", ACCENT], interpolate="rgb")
+    boxes = base.mark_rect().encode(color=alt.Color("value:Q", scale=colours, title=title))
+    texts = base.mark_text(fontSize=11).encode(
+        text=alt.Text("value:Q", format=".2f"),
+        color=alt.condition("abs(datum.value) > 0.6", alt.value("white"), alt.value(INK)),
+    )
+    width, height = (max(120, size * len(side)) for size, side in ((56, names[1]), (22, names[0])))
+    return _render(alt.layer(boxes, texts).properties(width=width, height=height))
+
+
+def regression_plot(
+    points: dict[str, tuple[Estimate, Estimate]],
+    line: tuple[float, float],
+    *,
+    x: str,
+    y: str,
+    references: dict[str, tuple[float, float]] | None = None,
+) -> str:
+    """A point per subject with intervals in both directions, and the line (intercept, slope) through them.
+
+    References are published points, drawn without intervals and not used for the line.
+    """
+    rows = [
+        {"name": name, "x": a.value, "y": b.value, "x1": a.low, "x2": a.high, "y1": b.low, "y2": b.high}
+        for name, (a, b) in points.items()
+    ]
+    rows = [{key: None if value != value else value for key, value in row.items()} for row in rows]
+    base = _chart(rows)
+    across = alt.X("x:Q", title=x, scale=alt.Scale(zero=False))
+    up = alt.Y("y:Q", title=y, scale=alt.Scale(zero=False))
+    layers = base.mark_rule(color=QUIET, strokeWidth=2).encode(x=across, y=alt.Y("y1:Q", title=y), y2="y2:Q")
+    layers = layers + base.mark_rule(color=QUIET, strokeWidth=2).encode(x=alt.X("x1:Q", title=x), x2="x2:Q", y=up)
+    ends = [a.value for a, _ in points.values()] + [a for a, _ in (references or {}).values()]
+    drawn = _chart([{"x": end, "y": line[0] + line[1] * end} for end in (min(ends), max(ends))] if ends else [])
+    layers = layers + drawn.mark_line(color=INK, strokeDash=[5, 4]).encode(x=across, y=up)
+    dots = base.encode(x=across, y=up)
+    layers = layers + dots.mark_point(color=ACCENT, filled=True, size=70)
+    layers = layers + dots.mark_text(align="left", dx=7, dy=-7, color=INK, fontSize=10).encode(text="name:N")
+    if references:
+        published = _chart([{"name": name, "x": a, "y": b} for name, (a, b) in references.items()]).encode(
+            x=across, y=up
+        )
+        layers = layers + published.mark_point(color=INK, shape="diamond", size=70)
+        layers = layers + published.mark_text(align="left", dx=7, dy=10, color=INK, fontSize=10).encode(text="name:N")
+    return _render(layers.properties(width=520, height=380))
+
+
 def _chart(rows: list[dict[str, Any]]) -> alt.Chart:
     return alt.Chart(alt.Data(values=rows))  # type: ignore[no-untyped-call]
 

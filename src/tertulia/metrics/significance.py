@@ -50,11 +50,26 @@ class Comparison:
     """Subject minus baseline, or, for perplexities, subject over baseline."""
     estimate: Estimate
     """Its n is the number of units that both have."""
+    p_value: float = math.nan
+    """Two-sided, by a t test on clusters; nan if there are too few of them."""
+    adjusted_p: float = math.nan
+    """For the number of comparisons made together, by whoever makes them; nan if nobody has."""
+    paired: bool = True
+    """Whether it is on shared units; if not, on all units of both."""
+
+    @property
+    def significant(self) -> bool:
+        """Whether the two differ, at the level of the interval, after the correction."""
+        return self.adjusted_p < 1 - self.estimate.level
 
     def as_json(self) -> dict[str, Json]:
         """For `--json` and reports."""
         names = ("subject", "baseline", "setting", "metric", "kind")
-        return {name: getattr(self, name) for name in names} | self.estimate.as_json()
+        p_values = {
+            name: None if math.isnan(p) else p for name, p in (("p", self.p_value), ("adjusted_p", self.adjusted_p))
+        }
+        tested = p_values | {"paired": self.paired, "significant": self.significant}
+        return {name: getattr(self, name) for name in names} | self.estimate.as_json() | tested
 
 
 def estimate(
@@ -123,13 +138,54 @@ def compare(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Comparison | None:
-    """A score against another one: a ratio for perplexities, else a difference. None for pooled metrics."""
+    """A score against another one on shared units: a ratio for perplexities, else a difference. None if pooled."""
     if metric.reduction == "pooled":
         return None
+    return _compare(score, baseline, metric, paired=True, level=level, resamples=resamples, seed=seed)
+
+
+def compare_all_units(
+    score: Score,
+    baseline: Score,
+    metric: MetricInfo,
+    *,
+    level: float = LEVEL,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Comparison | None:
+    """The same on all units of both, for scores that share none, such as those of conversations of different bots.
+
+    Clusters that both have are still drawn together.
+    """
+    if metric.reduction == "pooled":
+        return None
+    return _compare(score, baseline, metric, paired=False, level=level, resamples=resamples, seed=seed)
+
+
+def difference_p(score: Score, other: Score, metric: MetricInfo) -> float:
+    """The p-value of `compare`, or of `compare_all_units` for scores without shared units, without the interval.
+
+    >>> one = Score("a", "", "mrr", ("x", "y", "z"), (1.0, 0.5, 1.0), ("x", "y", "z"))
+    >>> two = Score("b", "", "mrr", ("x", "y", "z"), (0.0, 0.0, 0.0), ("x", "y", "z"))
+    >>> difference_p(one, two, MetricInfo("mrr", "ranks"))
+    0.25
+    """
+    if metric.reduction == "pooled":
+        return math.nan
+    draws, n = _draws_of_two(score, other, metric, paired=True)
+    if n == 0:
+        draws, n = _draws_of_two(score, other, metric, paired=False)
+    return draws.p_value() if n else math.nan
+
+
+def _compare(
+    score: Score, baseline: Score, metric: MetricInfo, *, paired: bool, level: float, resamples: int, seed: int
+) -> Comparison:
     kind: Literal["difference", "ratio"] = "ratio" if metric.reduction == "perplexity" else "difference"
-    function = paired_ratio if kind == "ratio" else paired_difference
-    value = function(score, baseline, metric, level=level, resamples=resamples, seed=seed)
-    return Comparison(score.subject, baseline.subject, score.setting, score.metric, kind, value)
+    draws, n = _draws_of_two(score, baseline, metric, paired=paired)
+    value = _contrast(draws, metric, n, level=level, resamples=resamples, seed=seed, ratio=kind == "ratio")
+    names = (score.subject, baseline.subject, score.setting, score.metric)
+    return Comparison(*names, kind, value, draws.p_value() if n else math.nan, paired=paired)
 
 
 def shared_units(score: Score, other: Score) -> list[str]:
@@ -347,6 +403,26 @@ class _Draws:
             start += len(times)
         return self._sums.sum(axis=0), sampled.reshape(resamples, width, 2)
 
+    def p_value(self) -> float:
+        """Of no difference between the quotients of two parts: a t test on what each cluster adds to it (linearised).
+
+        The bootstrap cannot give p-values below 1/2,000, which a correction for many comparisons needs. With few
+        clusters p is no lower than that of an exact test, in which every cluster may have either sign.
+        """
+        present = self._sums[..., 1] != 0
+        used = self._sums[present.any(axis=1)]
+        count, totals = len(used), used.sum(axis=0)
+        if count < 2 or not totals[:, 1].all() or not np.isfinite(totals).all():
+            return math.nan
+        quotients = totals[:, 0] / totals[:, 1]
+        influence = (used[..., 0] - quotients * used[..., 1]) / totals[:, 1]
+        error = math.sqrt(count / (count - 1) * float(((influence[:, 0] - influence[:, 1]) ** 2).sum()))
+        difference = abs(float(quotients[0] - quotients[1]))
+        if difference <= 1e-12 * float(np.abs(quotients).max()):
+            return 1.0
+        p = 2 * float(special.stdtr(count - 1, -difference / error)) if error else 0.0
+        return max(p, 2.0 ** (1 - count))
+
 
 def _columns(score: Score, metric: MetricInfo) -> Floats:
     """Rows of (numerator, denominator), one per unit; units without a value are zeros, and so do not count."""
@@ -383,18 +459,35 @@ def _paired(
 ) -> Estimate:
     if metric.reduction == "pooled":
         raise ValueError(f"{metric.name} is computed for a set as a whole: it cannot be compared unit by unit")
+    draws, n = _draws_of_two(score, baseline, metric, paired=True)
+    return _contrast(draws, metric, n, level=level, resamples=resamples, seed=seed, ratio=ratio)
+
+
+def _draws_of_two(score: Score, baseline: Score, metric: MetricInfo, *, paired: bool) -> tuple[_Draws, int]:
+    """Two scores as parts, on the units that both have or on all of either; and the number of units."""
+    if not paired:
+        columns = [_columns(one, metric) for one in (score, baseline)]
+        draws = _Draws([(one.clusters, column) for one, column in zip((score, baseline), columns, strict=True)])
+        counts = [_n(column, metric) for column in columns]
+        return draws, sum(counts) if all(counts) else 0
     shared = shared_units(score, baseline)
-    if not shared:
-        return Estimate(math.nan, n=0, level=level)
-    columns = []
-    for one in (score, baseline):
-        row = {unit: i for i, unit in enumerate(one.units)}
-        columns.append(_columns(one, metric)[[row[unit] for unit in shared]])
     cluster = dict(zip(score.units, score.clusters, strict=True))
     clusters = [cluster[unit] for unit in shared]
-    totals, sampled = _Draws([(clusters, column) for column in columns]).sums(resamples, seed)
-    (value,), draws = (_compared(_figure(sums, metric), ratio=ratio) for sums in (totals[None], sampled))
-    return Estimate(float(value), *percentile_interval(draws, level), n=len(shared), level=level)
+    parts = []
+    for one in (score, baseline):
+        row = {unit: i for i, unit in enumerate(one.units)}
+        parts.append((clusters, _columns(one, metric)[[row[unit] for unit in shared]]))
+    return _Draws(parts), len(shared)
+
+
+def _contrast(
+    draws: _Draws, metric: MetricInfo, n: int, *, level: float, resamples: int, seed: int, ratio: bool
+) -> Estimate:
+    if n == 0:
+        return Estimate(math.nan, n=0, level=level)
+    totals, sampled = draws.sums(resamples, seed)
+    (value,), values = (_compared(_figure(sums, metric), ratio=ratio) for sums in (totals[None], sampled))
+    return Estimate(float(value), *percentile_interval(values, level), n=n, level=level)
 
 
 def _compared(figures: Floats, *, ratio: bool) -> Floats:

@@ -12,12 +12,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, case, func, insert, or_, select, update
 
-from tertulia.core.dialogue import Json
+from tertulia.core.codec import persona_to_json
+from tertulia.core.dialogue import Json, Persona
 from tertulia.core.errors import UsageError
-from tertulia.store.records import NotFound
+from tertulia.store.records import NotFound, StoredTurn
 from tertulia.store.schema import IS_LIVE, assignment_conversations, assignments, conversations, members, study_units
+from tertulia.store.statements import ADD_CONVERSATION, ADD_TURNS, turn_row
 from tertulia.store.study_base import (
-    ASSIGNMENTS,
     StudyBase,
     assignment_record,
     assignment_row,
@@ -28,13 +29,10 @@ from tertulia.store.study_base import (
     participant_row,
     study_row,
 )
-from tertulia.store.study_records import AssignmentRecord, KeyReused, NotYours, ParticipantWork, UnitCandidate
-from tertulia.store.validation import check_id, check_text, json_value
+from tertulia.store.study_records import AssignmentRecord, KeyReused, NotYours, UnitCandidate
+from tertulia.store.validation import check_id, check_names, check_text, json_value
 
 _A, _U = assignments.c, study_units.c
-_HAD = ASSIGNMENTS.add_columns(_U.bots).join(study_units, (_U.study == _A.study) & (_U.id == _A.unit))
-_HAD = _HAD.where(_A.participant == bindparam("participant")).order_by(_A.created.desc(), _A.id)
-_UNITS = select(_U.id, _U.bots, _U.wanted).where(_U.study == bindparam("study")).order_by(_U.position)
 _UNIT_COUNT = select(func.count()).where(_U.study == bindparam("study"))
 _RATED_BY = select(_A.unit).where(_A.participant == bindparam("participant"))
 _IS_DONE = _A.state == "submitted"
@@ -55,11 +53,7 @@ SideOrder = Callable[[UnitCandidate], Sequence[int]]
 
 
 class StudyAssignments(StudyBase):
-    """Leasing units to participants. Methods that take a participant refuse assignments of anybody else.
-
-    Units are kept in memory, because they never change, and reading thousands of them for each lease took ten times as
-    long as everything else. Some may be added; then their number tells that they have to be read again.
-    """
+    """Leasing units to participants. Methods that take a participant refuse assignments of anybody else."""
 
     def lease_unit(
         self,
@@ -122,21 +116,6 @@ class StudyAssignments(StudyBase):
         """All assignments of a participant, the oldest first."""
         ids = select(_A.id).where(_A.participant == participant).order_by(_A.created, _A.id)
         return self._database.read(lambda c: [full_assignment(c, id_) for id_ in c.scalars(ids).all()])
-
-    def work_of(self, participant: str) -> ParticipantWork:
-        """What a participant has done, and the assignment they are at."""
-        check_id(participant, "participant")
-
-        def read(connection: Connection) -> ParticipantWork:
-            now, rows = self._now(), connection.execute(_HAD, {"participant": participant}).all()
-            live = next((row for row in rows if row.state == "live" and row.expires > now), None)
-            return ParticipantWork(
-                submitted=sum(row.state == "submitted" for row in rows),
-                bots=tuple(bot for row in rows for bot in row.bots),
-                live=_with_conversations(connection, live) if live is not None else None,
-            )
-
-        return self._database.read(read)
 
     def lease_pair(
         self, study: str, conversation: str, choose: Choose, seconds: float, *, side_orders: Sequence[Sequence[int]]
@@ -215,6 +194,47 @@ class StudyAssignments(StudyBase):
 
         return self._database.write(give_back)
 
+    def open_conversation(
+        self,
+        assignment: str,
+        side: int,
+        *,
+        owner: str,
+        bot: str,
+        persona: Persona | None = None,
+        opening: Sequence[tuple[str, str]] = (),
+    ) -> AssignmentRecord:
+        """Create the conversation of one side of an assignment, with (speaker, text) turns. Each side has one."""
+        check_names(owner=owner, bot=bot)
+        for speaker, text in opening:
+            check_names(speaker=speaker)
+            check_text(text, "opening")
+        profile = json_value(None if persona is None else persona_to_json(persona), "persona")
+
+        def create(connection: Connection) -> AssignmentRecord:
+            row, now = assignment_row(connection, assignment, lock=True), self._now()
+            link = assignment_conversations.c
+            at = (link.assignment == assignment, link.side == side)
+            if connection.scalar(select(link.conversation).where(*at)) is not None:
+                return full_assignment(connection, assignment)
+            check_live(connection, row, now)
+            id_, count = new_id(), len(opening)
+            head = {"id": id_, "owner": owner, "title": "", "bot": bot, "persona": profile, "created": now}
+            connection.execute(
+                ADD_CONVERSATION, head | {"updated": now, "next_position": count, "turn_count": count, "revision": 0}
+            )
+            turns = [
+                turn_row(StoredTurn(new_id(), id_, position, speaker, text, now, "done"))
+                for position, (speaker, text) in enumerate(opening)
+            ]
+            if turns:
+                ADD_TURNS.run(connection, *turns)
+            values = {"assignment": assignment, "side": side, "conversation": id_}
+            connection.execute(insert(assignment_conversations), values)
+            return full_assignment(connection, assignment)
+
+        return self._database.write(create)
+
     def attach_conversation(
         self, assignment: str, conversation: str, *, side: int = 0, participant: str | None = None
     ) -> AssignmentRecord:
@@ -258,10 +278,9 @@ class StudyAssignments(StudyBase):
         self, connection: Connection, study: str, now: datetime, *, new_to: str | None = None
     ) -> dict[str, UnitCandidate]:
         """The units of a study by id, in their order; with `new_to`, those that want ratings and are new to them."""
-        units = self._units.get(study, ())
-        if len(units) != connection.execute(_UNIT_COUNT, {"study": study}).scalar_one():
-            units = self._units[study] = _read_units(connection, study)
-        candidates = {unit.id: unit for unit in units}
+        candidates = dict(self._units_of(connection, study))
+        if len(candidates) != connection.execute(_UNIT_COUNT, {"study": study}).scalar_one():
+            candidates = dict(self._units_of(connection, study, again=True))
         for id_, done, live in connection.execute(_TAKEN, {"study": study, "now": now}):
             unit = candidates.get(id_)
             if unit is None:  # added a moment ago
@@ -277,9 +296,3 @@ class StudyAssignments(StudyBase):
 
 def _with_conversations(connection: Connection, row: Row[Any]) -> AssignmentRecord:
     return assignment_record(row, conversations_of(connection, [row.id]).get(row.id, ()))
-
-
-def _read_units(connection: Connection, study: str) -> tuple[UnitCandidate, ...]:
-    """All units of a study in their order, as if nobody had rated them."""
-    rows = connection.execute(_UNITS, {"study": study})
-    return tuple(UnitCandidate(row.id, tuple(row.bots), row.wanted, done=0, live=0) for row in rows)

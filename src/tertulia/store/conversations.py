@@ -1,19 +1,18 @@
 """Conversations and their turns. Every method is one transaction, and returns only when its changes are on disk.
+`start_say` and `start_finish` return at once: their futures resolve when the changes are on disk.
 
 Methods that write lock the conversation's row first and touch its turns only after that, so that requests to one
 conversation queue up instead of deadlocking (SQLite locks the whole database anyway). A message reads and writes a
 fixed number of rows, however long the conversation is.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any, NamedTuple, get_args
-from uuid import uuid4
 
-from sqlalchemy import Connection, Row
+from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 from tertulia.core.codec import persona_to_json
@@ -23,24 +22,32 @@ from tertulia.core.text import squash
 from tertulia.store import statements as sql
 from tertulia.store.context_cache import ContextCache, Version
 from tertulia.store.database import Database
+from tertulia.store.ids import new_id
 from tertulia.store.leases import Heartbeat, Leases
 from tertulia.store.listener import TurnListener, notify
+from tertulia.store.reading import ConversationReader
 from tertulia.store.records import (
     UNSET,
     Conversation,
-    ConversationSummary,
     FinalStatus,
     NotFound,
     StoredExchange,
     StoredTurn,
     Unset,
 )
-from tertulia.store.revisions import Revisions, latest_attempt
-from tertulia.store.statements import owned_row, read_conversation, read_turns, touch, turn_record, turn_row
+from tertulia.store.revisions import latest_attempt
+from tertulia.store.statements import (
+    HeadRow,
+    locked_row,
+    owned_row,
+    read_conversation,
+    touch,
+    turn_record,
+    turn_row,
+)
 from tertulia.store.validation import check_id, check_names, check_text, json_value
 
 TITLE_LENGTH = 60
-MAX_POSITION = 2**31 - 1
 Admit = Callable[[Conversation], None]
 """Called with the conversation before a message is added to it; raises to refuse the message."""
 
@@ -56,7 +63,10 @@ class _Added(NamedTuple):
     settled: Sequence[StoredTurn]
 
 
-class ConversationStore(Revisions):
+_Adding = Callable[[Connection], _Added]
+
+
+class ConversationStore(ConversationReader):
     """The conversations in a database, each visible to its owner only."""
 
     def __init__(self, database: Database, *, leases: Leases | None = None) -> None:
@@ -76,7 +86,7 @@ class ConversationStore(Revisions):
         check_names(owner=owner, bot=bot, id=id)
         check_text(title, "title")
         now = datetime.now(UTC)
-        new = Conversation(id or uuid4().hex, owner, title, bot, persona, now, now)
+        new = Conversation(id or new_id(), owner, title, bot, persona, now, now)
         row = {"id": new.id, "owner": owner, "title": title, "bot": bot, "persona": _persona_json(persona)}
         row |= {"next_position": 0, "created": now, "updated": now}
 
@@ -90,73 +100,6 @@ class ConversationStore(Revisions):
             return new
 
         return self._database.write(add)
-
-    def summaries(self, owner: str, *, limit: int = 100, before: str | None = None) -> list[ConversationSummary]:
-        """The owner's conversations, the most recently updated first: the first ones, or those that follow `before`.
-
-        `before` is the id of the last conversation of the previous page.
-        """
-        check_names(owner=owner)
-        check_id(before or "", "conversation")
-        _check_limit(limit)
-
-        def read(connection: Connection) -> list[ConversationSummary]:
-            values: dict[str, Any] = {"owner": owner, "limit": limit}
-            if before is None:
-                return [ConversationSummary(*row) for row in connection.execute(sql.SUMMARIES, values)]
-            values |= {"id": before, "updated": owned_row(connection, before, owner).updated}
-            return [ConversationSummary(*row) for row in connection.execute(sql.SUMMARIES_BEFORE, values)]
-
-        return self._database.read(read)
-
-    def get(self, id: str, owner: str, *, history: bool = False) -> Conversation:  # noqa: A002
-        """A conversation with its current turns; with `history`, also those that were replaced or undone."""
-        check_names(owner=owner)
-        check_id(id, "conversation")
-        return self._database.read(partial(read_conversation, id=id, owner=owner, history=history))
-
-    def head(self, id: str, owner: str) -> Conversation:  # noqa: A002
-        """A conversation without its turns, which costs one row."""
-        check_names(owner=owner)
-        check_id(id, "conversation")
-        return self._database.read(lambda c: sql.head_record(owned_row(c, id, owner)))
-
-    def turns(
-        self, conversation: str, owner: str, *, limit: int = 200, before: int | None = None
-    ) -> tuple[StoredTurn, ...]:
-        """The last current turns in order, at most `limit`: of all, or of those at positions below `before`."""
-        check_names(owner=owner)
-        check_id(conversation, "conversation")
-        _check_limit(limit)
-        position = MAX_POSITION if before is None else max(0, min(before, MAX_POSITION))
-
-        def read(connection: Connection) -> tuple[StoredTurn, ...]:
-            owned_row(connection, conversation, owner)
-            return read_turns(connection, sql.LAST_TURNS, id=conversation, before=position, limit=limit)[::-1]
-
-        return self._database.read(read)
-
-    def last_reply(self, id: str, owner: str) -> StoredTurn | None:  # noqa: A002
-        """The bot's last current turn, if there is one."""
-        check_names(owner=owner)
-        check_id(id, "conversation")
-
-        def read(connection: Connection) -> StoredTurn | None:
-            owned_row(connection, id, owner)
-            return next(iter(read_turns(connection, sql.LAST_REPLY, id=id)), None)
-
-        return self._database.read(read)
-
-    def owners(self) -> list[str]:
-        """Everyone who has conversations, for the operator's export."""
-        return list(self._database.read(lambda c: c.scalars(sql.OWNERS).all()))
-
-    def export(self, owner: str, *, history: bool = False) -> Iterator[Conversation]:
-        """The owner's conversations, the oldest first, each read when the iterator gets to it."""
-        check_names(owner=owner)
-        for id_ in self._database.read(lambda c: c.scalars(sql.IDS_OF_OWNER, {"owner": owner}).all()):
-            with suppress(NotFound):  # erased in the meantime
-                yield self.get(id_, owner, history=history)
 
     def update(
         self,
@@ -196,19 +139,45 @@ class ConversationStore(Revisions):
 
         The key identifies the request: if it was used before, nothing is added and the same two turns come back.
         """
+        return self._keep(self._database.write(self._saying(id, owner, text, key, bot, admit)))
+
+    def start_say(
+        self,
+        id: str,  # noqa: A002
+        owner: str,
+        text: str,
+        *,
+        key: str,
+        bot: str | None = None,
+        admit: Admit | None = None,
+    ) -> Future[StoredExchange]:
+        """`say`, without waiting for it: the future resolves, on a thread of the database, when it is on disk."""
+        return self._database.submit(self._saying(id, owner, text, key, bot, admit), self._keep)
+
+    def _saying(
+        self,
+        id: str,  # noqa: A002
+        owner: str,
+        text: str,
+        key: str,
+        bot: str | None,
+        admit: Admit | None,
+    ) -> _Adding:
         check_text(text, "message")
 
-        def add(connection: Connection, row: Row[Any], current: Sequence[StoredTurn]) -> _Added:
+        def add(connection: Connection, row: HeadRow, current: Sequence[StoredTurn]) -> _Added:
             now, position = datetime.now(UTC), row.next_position
-            user = StoredTurn(uuid4().hex, id, position, "user", text, now, "done")
-            reply = StoredTurn(uuid4().hex, id, position + 1, "bot", "", now, "pending", bot or row.bot)
-            connection.execute(sql.ADD_TURNS, [turn_row(user, key=key), turn_row(reply, server=self._leases.server)])
-            title, count = row.title or title_from(text), row.turn_count + 2
-            touch(connection, id, title=title, next_position=position + 2, turn_count=count)
+            user = StoredTurn(new_id(), id, position, "user", text, now, "done")
+            reply = StoredTurn(new_id(), id, position + 1, "bot", "", now, "pending", bot or row.bot)
+            sql.ADD_TURNS.run(connection, turn_row(user, key=key), turn_row(reply, server=self._leases.server))
+            changes = {"title": row.title or title_from(text), "turn_count": row.turn_count + 2}
+            sql.TOUCH_SAID.run(
+                connection, {"conversation": id, "updated": now, "next_position": position + 2} | changes
+            )
             exchange = StoredExchange(user, reply, True, sql.head_record(row), tuple(current))
             return _Added(exchange, Version(row.created, row.revision), (*current, user))
 
-        return self._add(id, owner, key, bot, admit, add)
+        return self._adding(id, owner, key, bot, admit, add)
 
     def add_turn(
         self, conversation: str, speaker: str, text: str, *, key: str, admit: AdmitTurn | None = None
@@ -224,9 +193,7 @@ class ConversationStore(Revisions):
         own_key = f"{speaker}:{key}"  # two people may well choose the same key
 
         def add(connection: Connection) -> StoredTurn:
-            row = connection.execute(sql.HEAD_LOCKED, {"id": conversation}).one_or_none()
-            if row is None:
-                raise NotFound("conversation")
+            row = locked_row(connection, conversation)
             current, keyed = _current_and_keyed(connection, conversation, own_key, ())
             if keyed is not None:
                 if keyed.text != text:
@@ -234,8 +201,8 @@ class ConversationStore(Revisions):
                 return keyed
             if admit is not None:
                 admit(current)
-            turn = StoredTurn(uuid4().hex, conversation, row.next_position, speaker, text, datetime.now(UTC), "done")
-            connection.execute(sql.ADD_TURNS, turn_row(turn, key=own_key))
+            turn = StoredTurn(new_id(), conversation, row.next_position, speaker, text, datetime.now(UTC), "done")
+            sql.ADD_TURNS.run(connection, turn_row(turn, key=own_key))
             touch(connection, conversation, next_position=turn.position + 1, turn_count=row.turn_count + 1)
             notify(connection, [turn.id])
             return turn
@@ -253,21 +220,21 @@ class ConversationStore(Revisions):
     ) -> StoredExchange:
         """Replace the bot's last turn by a new pending one; the old turn stays in the history."""
 
-        def replace_last(connection: Connection, row: Row[Any], current: Sequence[StoredTurn]) -> _Added:
+        def replace_last(connection: Connection, row: HeadRow, current: Sequence[StoredTurn]) -> _Added:
             if not current or current[-1].speaker != "bot":
                 raise TertuliaError("There is no reply to regenerate.", hint="The last turn must be the bot's.")
             *context, user, old = current
             if old.status == "pending":
                 raise TertuliaError("The reply is still being generated.", hint="Stop it, or wait until it is done.")
-            new = StoredTurn(uuid4().hex, id, old.position, "bot", "", datetime.now(UTC), "pending", bot or row.bot)
+            new = StoredTurn(new_id(), id, old.position, "bot", "", datetime.now(UTC), "pending", bot or row.bot)
             new = replace(new, replaces=old.id, attempt=latest_attempt(connection, old) + 1)
             connection.execute(sql.REPLACE, {"turn": old.id})
-            connection.execute(sql.ADD_TURNS, turn_row(new, key=key, server=self._leases.server))
+            sql.ADD_TURNS.run(connection, turn_row(new, key=key, server=self._leases.server))
             touch(connection, id, revision=row.revision + 1)
             exchange = StoredExchange(user, new, True, sql.head_record(row), tuple(context))
             return _Added(exchange, Version(row.created, row.revision + 1), current[:-1])
 
-        return self._add(id, owner, key, bot, admit, replace_last)
+        return self._keep(self._database.write(self._adding(id, owner, key, bot, admit, replace_last)))
 
     def edit(
         self,
@@ -287,22 +254,22 @@ class ConversationStore(Revisions):
         check_text(text, "message")
         check_id(turn, "message")
 
-        def replace_version(connection: Connection, row: Row[Any], current: Sequence[StoredTurn]) -> _Added:
+        def replace_version(connection: Connection, row: HeadRow, current: Sequence[StoredTurn]) -> _Added:
             old = next((each for each in current if each.id == turn and each.speaker == "user"), None)
             if old is None:
                 raise NotFound("message")
             context = tuple(each for each in current if each.position < old.position)
             removed = connection.execute(sql.REMOVE_FROM, {"within": id, "start": old.position}).rowcount
             now, position, revision = datetime.now(UTC), row.next_position, row.revision + 1
-            user = StoredTurn(uuid4().hex, id, position, "user", text, now, "done", replaces=old.id)
-            reply = StoredTurn(uuid4().hex, id, position + 1, "bot", "", now, "pending", bot or row.bot)
-            connection.execute(sql.ADD_TURNS, [turn_row(user, key=key), turn_row(reply, server=self._leases.server)])
+            user = StoredTurn(new_id(), id, position, "user", text, now, "done", replaces=old.id)
+            reply = StoredTurn(new_id(), id, position + 1, "bot", "", now, "pending", bot or row.bot)
+            sql.ADD_TURNS.run(connection, turn_row(user, key=key), turn_row(reply, server=self._leases.server))
             count = row.turn_count - removed + 2
             touch(connection, id, next_position=position + 2, revision=revision, turn_count=count)
             exchange = StoredExchange(user, reply, True, sql.head_record(row), context)
             return _Added(exchange, Version(row.created, revision), (*context, user))
 
-        return self._add(id, owner, key, bot, admit, replace_version)
+        return self._keep(self._database.write(self._adding(id, owner, key, bot, admit, replace_version)))
 
     def save_progress(self, texts: Mapping[str, str]) -> dict[str, StoredTurn | None]:
         """Save the texts of pending replies so far, by turn id, for readers and in case that this server crashes.
@@ -329,11 +296,6 @@ class ConversationStore(Revisions):
 
         return self._database.write(save)
 
-    def progress(self, turn_ids: Collection[str]) -> dict[str, StoredTurn]:
-        """Turns by id, pending ones with their text so far, erased ones not at all. For servers: checks no owner."""
-        rows = self._database.read(lambda c: read_turns(c, sql.BY_IDS, turns=list(turn_ids)))
-        return {turn.id: turn for turn in rows}
-
     def finish(
         self,
         turn_id: str,
@@ -344,27 +306,19 @@ class ConversationStore(Revisions):
         error: str | None = None,
     ) -> StoredTurn:
         """End a pending turn, and return it; without a text it keeps the saved one. An ended turn stays as it is."""
-        if status not in get_args(FinalStatus):
-            allowed = " or ".join(get_args(FinalStatus))
-            raise UsageError(f"A turn cannot end as {status!r}.", hint=f"Its final status is {allowed}.")
-        check_id(turn_id, "turn")
-        check_text(text or "", "reply")
-        check_text(error or "", "error")
-        record = json_value(reply, "reply")
-        values = {"turn": turn_id, "status": status, "error": error, "reply": record}
-        if text is not None:
-            values["text"] = text
+        return self._database.write(_finishing(turn_id, text, status, reply, error))
 
-        def end(connection: Connection) -> StoredTurn:
-            connection.execute(sql.TOUCH_UNFINISHED, {"turn": turn_id, "updated": datetime.now(UTC)})
-            if row := connection.execute(sql.FINISH, values).one_or_none():
-                return replace(turn_record(row), reply=record)
-            row = connection.execute(sql.BY_ID, {"turn": turn_id}).one_or_none()
-            if row is None:
-                raise NotFound("turn")
-            return turn_record(row)
-
-        return self._database.write(end)
+    def start_finish(
+        self,
+        turn_id: str,
+        *,
+        text: str | None,
+        status: FinalStatus,
+        reply: dict[str, Json] | None = None,
+        error: str | None = None,
+    ) -> Future[StoredTurn]:
+        """`finish`, without waiting for it: the future resolves, on a thread of the database, when it is on disk."""
+        return self._database.submit(_finishing(turn_id, text, status, reply, error), _same)
 
     def undo(self, id: str, owner: str) -> Conversation:  # noqa: A002
         """Remove the user's last turn and what follows it. They stay in the history."""
@@ -414,16 +368,16 @@ class ConversationStore(Revisions):
         """Call a function with the ids of turns that any server saves. None on SQLite, which cannot tell."""
         return None if self._database.is_sqlite else TurnListener(self._database, on_turns)
 
-    def _add(
+    def _adding(
         self,
         id: str,  # noqa: A002
         owner: str,
         key: str,
         bot: str | None,
         admit: Admit | None,
-        add: Callable[[Connection, Row[Any], Sequence[StoredTurn]], _Added],
-    ) -> StoredExchange:
-        """Add turns to a conversation, unless a request with this key has done so before."""
+        add: Callable[[Connection, HeadRow, Sequence[StoredTurn]], _Added],
+    ) -> _Adding:
+        """A unit of work that adds turns to a conversation, unless a request with this key has done so before."""
         check_names(owner=owner, key=key, bot=bot)
         check_id(id, "conversation")
 
@@ -438,9 +392,44 @@ class ConversationStore(Revisions):
                 admit(sql.head_record(row))
             return add(connection, row, current)
 
-        added = self._database.write(run)
-        self._contexts.put(id, added.version, added.settled)
+        return run
+
+    def _keep(self, added: _Added) -> StoredExchange:
+        """Cache what has been committed."""
+        self._contexts.put(added.exchange.conversation.id, added.version, added.settled)
         return added.exchange
+
+
+def _same(turn: StoredTurn) -> StoredTurn:
+    return turn
+
+
+def _finishing(
+    turn_id: str, text: str | None, status: FinalStatus, reply: dict[str, Json] | None, error: str | None
+) -> Callable[[Connection], StoredTurn]:
+    """A unit of work that ends a pending turn."""
+    if status not in get_args(FinalStatus):
+        allowed = " or ".join(get_args(FinalStatus))
+        raise UsageError(f"A turn cannot end as {status!r}.", hint=f"Its final status is {allowed}.")
+    check_id(turn_id, "turn")
+    check_text(text or "", "reply")
+    check_text(error or "", "error")
+    record: Any = json_value(reply, "reply")
+    values = {"turn": turn_id, "status": status, "error": error, "reply": record}
+    statement = sql.FINISH_AS_SAVED
+    if text is not None:
+        values["text"], statement = text, sql.FINISH
+
+    def end(connection: Connection) -> StoredTurn:
+        sql.TOUCH_UNFINISHED.run(connection, {"turn": turn_id, "updated": datetime.now(UTC)})
+        if rows := statement.rows(connection, values):
+            return replace(turn_record(rows[0]), reply=record)
+        row = connection.execute(sql.BY_ID, {"turn": turn_id}).one_or_none()
+        if row is None:
+            raise NotFound("turn")
+        return turn_record(row)
+
+    return end
 
 
 def title_from(text: str) -> str:
@@ -463,8 +452,8 @@ def _current_and_keyed(
 ) -> tuple[tuple[StoredTurn, ...], StoredTurn | None]:
     """The current turns, and the turn that an earlier request with this key added, if there was one."""
     after = cached[-1].position if cached else -1
-    rows = connection.execute(sql.CURRENT_AFTER_OR_KEYED, {"id": id, "key": key, "after": after}).all()
-    keyed = next((turn_record(row) for row in rows if row.key == key), None)
+    rows = sql.CURRENT_AFTER_OR_KEYED.rows(connection, {"id": id, "key": key, "after": after})
+    keyed = next((turn_record(row) for row in rows if row[-1] == key), None)
     uncached = tuple(turn for turn in map(turn_record, rows) if turn.current and turn.position > after)
     return cached + uncached, keyed
 
@@ -479,11 +468,6 @@ def _earlier_exchange(
         for position, attempt in ((start, 1), (start + 1, keyed.attempt))
     )
     return StoredExchange(user, reply, False, head, tuple(turn for turn in current if turn.position < start))
-
-
-def _check_limit(limit: int) -> None:
-    if limit < 0:
-        raise UsageError(f"The limit must not be negative: {limit}.")
 
 
 def _persona_json(persona: Persona | None) -> Json:

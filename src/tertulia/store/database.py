@@ -7,6 +7,7 @@ It knows nothing of what is stored. A store is a class with a database; each of 
 """
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self, TypeVar
@@ -31,6 +32,7 @@ from tertulia.store.engine import (
 from tertulia.store.group_commit import Committer, Gate, GroupCommit, SingleCommit
 from tertulia.store.schema import VERSION_TABLE
 
+R = TypeVar("R")
 T = TypeVar("T")
 MIGRATIONS = Path(__file__).parent / "migrations"
 _MIGRATION_LOCK = 0x7E27_011A
@@ -97,6 +99,21 @@ class Database:
         """
         with self._gate, store_errors(self.url):
             return self._committer.run(work)
+
+    def submit(self, work: Callable[[Connection], T], then: Callable[[T], R]) -> Future[R]:
+        """Run a function in a write transaction, without waiting: the future resolves when its changes are on disk.
+
+        Its result is what `then` makes of the function's. `then` and the future's callbacks run on the thread that
+        writes for everybody, so they must be quick.
+        """
+        self._gate.enter()
+        try:
+            future = self._committer.submit(work, then)
+        except BaseException:
+            self._gate.leave()
+            raise
+        future.add_done_callback(self._gate.leave)
+        return future
 
     def purge_deleted(self) -> None:
         """Remove from SQLite's log what was deleted, so that no file holds it any more."""

@@ -5,7 +5,7 @@ gives way to its predecessor; `current` marks the one that counts, and all the o
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,7 +23,9 @@ TURN_PREFIX = "turn:"
 """A target with this prefix is a turn of a conversation that was held for the assignment."""
 
 _A, _L, _U = assignments.c, labels.c, study_units.c
-_COLUMNS = [_L[field.name] for field in fields(LabelRecord)]
+_NAMES = [field.name for field in fields(LabelRecord)]
+_COLUMNS = [_L[name] for name in _NAMES]
+_ADD = insert(labels)
 _OF_ASSIGNMENT = select(*_COLUMNS).where(_L.assignment == bindparam("id")).order_by(_L.number)
 _LONG: Select[Any] = (
     select(*_COLUMNS, *(_A[name] for name in ("study", "unit", "participant", "state", "side_order")), _U.bots)
@@ -54,6 +56,19 @@ class StudyLabels(StudyBase):
 
         The key identifies the request: the same labels with the same key again add nothing and return what is stored.
         """
+        return tuple(
+            label for label in self.save_labels(assignment, participant, new, key, seconds) if label.key == key
+        )
+
+    def save_labels(
+        self,
+        assignment: str,
+        participant: str,
+        new: Iterable[tuple[str, str, Json]],
+        key: str,
+        seconds: float | None = None,
+    ) -> tuple[LabelRecord, ...]:
+        """Like `add_labels`, but returns all labels that the assignment has now."""
         check_names(key=key)
         batch = [NewLabel(target, question, json_value(value, "label")) for target, question, value in new]
         for label in batch:
@@ -63,22 +78,20 @@ class StudyLabels(StudyBase):
         def add(connection: Connection) -> tuple[LabelRecord, ...]:
             row = assignment_row(connection, assignment, participant, lock=True)
             stored = _labels_of(connection, assignment)
-            if earlier := tuple(label for label in stored if label.key == key):
-                if [NewLabel(label.target, label.question, label.value) for label in earlier] != batch:
+            if earlier := [NewLabel(label.target, label.question, label.value) for label in stored if label.key == key]:
+                if earlier != batch:
                     raise KeyReused
-                return earlier
+                return tuple(stored)
             now = self._now()
             check_live(connection, row, now)
             _check_turns(connection, assignment, batch)
-            rows = [
-                {"assignment": assignment, "number": number, "key": key, "seconds": elapsed, "created": now}
-                | {**label._asdict(), "current": True, "undone": False}
+            added = [
+                LabelRecord(assignment, number, key, *label, elapsed, now, current=True, undone=False)
                 for number, label in enumerate(batch, len(stored))
             ]
-            if rows:
-                connection.execute(insert(labels), rows)
-            added = _refresh(connection, assignment, {(label.target, label.question) for label in batch})
-            return tuple(label for label in added if label.key == key)
+            if added:
+                connection.execute(_ADD, [{name: getattr(label, name) for name in _NAMES} for label in added])
+            return _refresh(connection, [*stored, *added], {(label.target, label.question) for label in batch})
 
         return self._database.write(add)
 
@@ -88,14 +101,16 @@ class StudyLabels(StudyBase):
 
         def undo(connection: Connection) -> tuple[LabelRecord, ...]:
             row = assignment_row(connection, assignment, participant, lock=True)
-            batch = [label for label in _labels_of(connection, assignment) if label.key == key]
+            stored = _labels_of(connection, assignment)
+            batch = [label for label in stored if label.key == key]
             if not batch:
                 raise NotFound("label")
             if not all(label.undone for label in batch):
                 check_live(connection, row, self._now())
                 of_key = update(labels).where(_L.assignment == assignment, _L.key == key)
                 connection.execute(of_key.values(undone=True))
-            refreshed = _refresh(connection, assignment, {(label.target, label.question) for label in batch})
+                stored = [replace(label, undone=True) if label.key == key else label for label in stored]
+            refreshed = _refresh(connection, stored, {(label.target, label.question) for label in batch})
             return tuple(label for label in refreshed if label.current)
 
         return self._database.write(undo)
@@ -134,20 +149,30 @@ def _labels_of(connection: Connection, assignment: str) -> list[LabelRecord]:
     return [LabelRecord(*row) for row in connection.execute(_OF_ASSIGNMENT, {"id": assignment})]
 
 
-def _refresh(connection: Connection, assignment: str, changed: set[tuple[str, str]]) -> list[LabelRecord]:
+def current_labels(connection: Connection, assignment: str) -> tuple[LabelRecord, ...]:
+    """The labels of an assignment that count, in the order of arrival."""
+    return tuple(label for label in _labels_of(connection, assignment) if label.current)
+
+
+def _refresh(
+    connection: Connection, stored: Sequence[LabelRecord], changed: set[tuple[str, str]]
+) -> tuple[LabelRecord, ...]:
     """Mark the latest label that was not undone as current, for each changed target and question."""
-    stored = _labels_of(connection, assignment)
     latest = {(label.target, label.question): label.number for label in stored if not label.undone}
-    values = [
-        {"within": assignment, "at": label.number, "is_current": is_current, "is_undone": label.undone}
-        for label in stored
+    refreshed = [
+        replace(label, current=latest.get(pair) == label.number)
         if (pair := (label.target, label.question)) in changed
-        and (is_current := latest.get(pair) == label.number) != label.current
+        else label
+        for label in stored
     ]
-    if not values:
-        return stored
-    connection.execute(_SET_FLAGS, values)
-    return _labels_of(connection, assignment)
+    values = [
+        {"within": label.assignment, "at": label.number, "is_current": label.current, "is_undone": label.undone}
+        for label, before in zip(refreshed, stored, strict=True)
+        if label.current != before.current
+    ]
+    if values:
+        connection.execute(_SET_FLAGS, values)
+    return tuple(refreshed)
 
 
 def _check_turns(connection: Connection, assignment: str, batch: Sequence[NewLabel]) -> None:

@@ -77,7 +77,7 @@ class StudyPairing(StudyBase):
     def pair(self, conversation: str, participant: str | None = None) -> PairRecord:
         """The members of a conversation; refused if a participant is given who is not one of them."""
         check_id(conversation, "conversation")
-        pair = self._database.read(lambda c: _read_pair(c, conversation))
+        pair = self._database.read(lambda c: read_pair(c, conversation))
         if pair is None or (participant is not None and participant not in {one.participant for one in pair.members}):
             raise NotYours("conversation")
         return pair
@@ -92,7 +92,7 @@ class StudyPairing(StudyBase):
         def see(connection: Connection) -> PairRecord:
             own = (_M.conversation == conversation, _M.participant == participant)
             updated = connection.execute(update(members).where(*own).values(seen=self._now())).rowcount
-            pair = _read_pair(connection, conversation)
+            pair = read_pair(connection, conversation)
             if not updated or pair is None:
                 raise NotYours("conversation")
             return pair
@@ -107,7 +107,7 @@ class StudyPairing(StudyBase):
             own = (_M.conversation == conversation, _M.participant == participant)
             now = self._now()
             connection.execute(update(members).where(*own, _M.departed.is_(None)).values(departed=now))
-            pair = _read_pair(connection, conversation)
+            pair = read_pair(connection, conversation)
             if pair is None:
                 raise NotYours("conversation")
             pair.member(participant)
@@ -133,12 +133,13 @@ def _create_pair(connection: Connection, study: str, now: datetime, rows: Sequen
     for row, other in pairwise([*rows, rows[0]]):
         detail = {"conversation": conversation, "partner": other.participant}
         add_event(connection, now, study, row.participant, "paired", detail)
-    pair = _read_pair(connection, conversation)
+    pair = read_pair(connection, conversation)
     assert pair is not None
     return pair
 
 
-def _read_pair(connection: Connection, conversation: str) -> PairRecord | None:
+def read_pair(connection: Connection, conversation: str) -> PairRecord | None:
+    """The members of a conversation; None if it is none between people."""
     head = connection.execute(select(conversations).where(conversations.c.id == conversation)).one_or_none()
     columns = (_M.participant, _M.role, _M.unit, _M.seen, _M.departed)
     query = select(*columns).where(_M.conversation == conversation).order_by(_M.role)
@@ -151,7 +152,7 @@ def _read_pair(connection: Connection, conversation: str) -> PairRecord | None:
 def _current_pair(connection: Connection, participant: str) -> PairRecord | None:
     query = select(_M.conversation).where(_M.participant == participant, _M.departed.is_(None))
     for conversation in connection.scalars(query.order_by(_M.joined.desc())).all():
-        pair = _read_pair(connection, conversation)
+        pair = read_pair(connection, conversation)
         if pair is not None and len(pair.members) == len(ROLES) and not any(one.departed for one in pair.members):
             return pair
     return None

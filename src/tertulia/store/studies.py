@@ -10,7 +10,8 @@
     studies.submit(assignment.id, participant.id)
 
 Configs, payloads and values are JSON that the store does not interpret. It enforces states, leases and uniqueness, and
-returns only when what it accepted is on disk. The parts are in `participants`, `assignments`, `labels` and `pairing`.
+returns only when what it accepted is on disk. The parts are in `participants`, `assignments`, `labels`, `pairing`
+and `visits`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,6 +42,7 @@ from tertulia.store.study_records import (
     UnitCandidate,
 )
 from tertulia.store.validation import check_id, check_names, json_value
+from tertulia.store.visits import StudyVisits
 
 UNITS_PER_PAGE = 200
 IDLE_SECONDS = 3600.0
@@ -49,7 +51,7 @@ _UNIT_COLUMNS = [study_units.c[name] for name in ("id", "bots", "payload", "want
 _UNIT = select(*_UNIT_COLUMNS).where(study_units.c.study == bindparam("study"), study_units.c.id == bindparam("id"))
 
 
-class StudyStore(StudyParticipants, StudyAssignments, StudyLabels, StudyPairing):
+class StudyStore(StudyParticipants, StudyAssignments, StudyLabels, StudyPairing, StudyVisits):
     """The studies in a database."""
 
     def create(self, name: str, config: Mapping[str, Json], digest: str, *, by: str = "operator") -> StudyRecord:

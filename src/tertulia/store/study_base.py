@@ -17,7 +17,14 @@ from sqlalchemy import Connection, Row, Select, bindparam, insert, select
 from tertulia.core.dialogue import Json
 from tertulia.store.database import Database
 from tertulia.store.records import NotFound
-from tertulia.store.schema import assignment_conversations, assignments, participants, studies, study_events
+from tertulia.store.schema import (
+    assignment_conversations,
+    assignments,
+    participants,
+    studies,
+    study_events,
+    study_units,
+)
 from tertulia.store.study_records import (
     WITHDRAWN,
     AssignmentEnded,
@@ -34,6 +41,8 @@ from tertulia.store.study_records import (
 from tertulia.store.validation import check_id, check_names, json_value
 
 Clock = Callable[[], datetime]
+OWNER_PREFIX = "study:"
+"""Of the owners of conversations that are held in studies."""
 
 FULL_STUDY = select(studies).where(studies.c.id == bindparam("id"))
 # Without the config: nearly every request reads whether the study is open, and decoding a config takes longer.
@@ -45,6 +54,8 @@ _ASSIGNMENT_FIELDS = [field.name for field in fields(AssignmentRecord) if field.
 ASSIGNMENTS = select(*(assignments.c[name] for name in _ASSIGNMENT_FIELDS))
 ASSIGNMENT = ASSIGNMENTS.where(assignments.c.id == bindparam("id"))
 ASSIGNMENT_LOCKED = ASSIGNMENT.with_for_update(key_share=True)
+_UNITS = select(study_units.c.id, study_units.c.bots, study_units.c.wanted)
+_UNITS = _UNITS.where(study_units.c.study == bindparam("study")).order_by(study_units.c.position)
 _CONVERSATIONS = (
     select(assignment_conversations.c.assignment, assignment_conversations.c.conversation)
     .where(assignment_conversations.c.assignment.in_(bindparam("assignments", expanding=True)))
@@ -58,8 +69,18 @@ class StudyBase:
     def __init__(self, database: Database, *, now: Clock = utc_now) -> None:
         self._database = database
         self._now = now
-        self._units: dict[str, tuple[UnitCandidate, ...]] = {}
-        """Units by study; see `StudyAssignments`."""
+        self._units: dict[str, dict[str, UnitCandidate]] = {}
+
+    def _units_of(self, connection: Connection, study: str, *, again: bool = False) -> dict[str, UnitCandidate]:
+        """All units of a study by id, in their order, as if nobody had rated them.
+
+        They are kept in memory, because they never change, and reading thousands of them for each lease took ten times
+        as long as everything else. Some may be added; whoever misses one has them read again.
+        """
+        if again or study not in self._units:
+            rows = connection.execute(_UNITS, {"study": study})
+            self._units[study] = {row.id: UnitCandidate(row.id, tuple(row.bots), row.wanted, 0, 0) for row in rows}
+        return self._units[study]
 
 
 def new_id() -> str:
@@ -74,7 +95,12 @@ def token_digest(token: str) -> str:
 
 def study_owner(study: str) -> str:
     """The owner of a study's conversations in the conversation store: no visitor of the chat page has this name."""
-    return f"study:{study}"
+    return OWNER_PREFIX + study
+
+
+def is_study_owner(owner: str) -> bool:
+    """Whether an owner of conversations is a study or one of its participants."""
+    return owner.startswith(OWNER_PREFIX)
 
 
 def study_row(connection: Connection, study: str, *, lock: bool = False, open_only: bool = False) -> Row[Any]:

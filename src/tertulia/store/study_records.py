@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import TertuliaError, UsageError
-from tertulia.store.records import NotFound
+from tertulia.store.records import NotFound, StoredTurn
 
 StudyState = Literal["draft", "open", "closed"]
 AssignmentState = Literal["live", "submitted", "expired", "released"]
@@ -197,6 +197,29 @@ class LabelRecord:
     current: bool
     """Whether it is the latest of its target and question that was not undone."""
     undone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LiveWork:
+    """What was said and answered in an assignment so far."""
+
+    labels: tuple[LabelRecord, ...] = ()
+    """Those that count."""
+    turns: tuple[tuple[StoredTurn, ...], ...] = ()
+    """The current turns of its conversations, without the bots' records of their replies."""
+    pair: "PairRecord | None" = None
+    """Who talks in it, if these are people, and if that was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A participant at one moment."""
+
+    state: StudyState
+    """Of the study."""
+    participant: ParticipantRecord
+    work: ParticipantWork
+    live: LiveWork
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import TypeVar
 
 from sqlalchemy import Connection, Engine
@@ -9,6 +10,7 @@ from sqlalchemy import Connection, Engine
 from tertulia.store.database import Database
 from tertulia.store.group_commit import Committer
 
+R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -26,3 +28,14 @@ class TimedDatabase(Database):
         if self.on_commit is not None:
             self.on_commit(time.perf_counter() - start)
         return result
+
+    def submit(self, work: Callable[[Connection], T], then: Callable[[T], R]) -> Future[R]:
+        """Start a write transaction, and report its time once it is durable."""
+        start, on_commit = time.perf_counter(), self.on_commit
+
+        def durable(result: T) -> R:
+            if on_commit is not None:
+                on_commit(time.perf_counter() - start)
+            return then(result)
+
+        return super().submit(work, durable)

@@ -47,20 +47,23 @@ def json_value(value: Json, what: str) -> Json:
     """
     match value:
         case str():
-            check_text(value, what)
+            if not (value.isascii() and value.isprintable()):  # most texts are
+                check_text(value, what)
             return value
         case float():
             return value if math.isfinite(value) else None
         case None | bool() | int():
             return value
-        case Mapping():
-            return {json_value(str(key), what): json_value(item, what) for key, item in value.items()}
         case list() | tuple():
             return [json_value(item, what) for item in value]
+        case dict() | Mapping():
+            return {json_value(str(key), what): json_value(item, what) for key, item in value.items()}
     raise UsageError(f"The {what} contains a {type(value).__name__}, which is not a JSON type.")
 
 
 def _is_storable(text: str) -> bool:
+    if text.isascii():
+        return "\0" not in text
     try:
         return b"\0" not in text.encode()
     except UnicodeEncodeError:

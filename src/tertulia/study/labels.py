@@ -170,15 +170,25 @@ def read_labels(
 
 
 def _content(row: ExportedLabel, payload: Mapping[str, Json]) -> dict[str, Json]:
-    """Who gave a rating, about what; with the reply and the turn before it, where there are any."""
-    content: dict[str, Json] = {"rater": row.participant, "unit": row.unit, "target": row.target}
+    """Who gave a rating, about what; with all texts of the unit, so that an automatic judge can be asked the same."""
+    content: dict[str, Json] = {
+        "rater": row.participant,
+        "unit": row.unit,
+        "target": row.target,
+        "bots": list(row.bots),
+    }
     responses, context = payload.get("responses", ()), payload.get("context", ())
     if row.turn_text is not None:
         content["reply"] = row.turn_text
     elif len(responses) == 1:
         content["reply"] = responses[0]
+    elif responses:
+        content["responses"] = list(responses)
+    elif payload.get("conversations"):
+        content["conversations"] = payload["conversations"]
     if context:
-        content["context"] = [context[-1]["text"]]
+        content["context"] = [turn["text"] for turn in context]
+        content["speakers"] = [turn["speaker"] for turn in context]
     return content
 
 

@@ -74,7 +74,8 @@ def study_report(run: JudgedRun, labels: LabelSet, sections: Sequence[Section]) 
     raters |= {writer for texts in labels.texts.values() for writer, _ in texts}
     lead = f"{labels.labels} answers by {len(raters)} people about {len(labels.bots)} bots. "
     lead += "95 % intervals over conversations (or contexts) and raters, unless another level is given."
-    return RunReport(replace(plain.document, title=title, lead=lead, sections=(*sections, *others)), plain.json)
+    document = replace(plain.document, title=title, lead=lead, sections=(*sections, *others))
+    return replace(plain, document=document)
 
 
 def _notes(labels: LabelSet) -> list[str]:
@@ -328,7 +329,10 @@ def _comparison_section(pairs: Mapping[str, Sequence[RatingComparison]]) -> Iter
         for pair in compared
     ]
     if rows:
-        note = "Two-way clustered differences of means; adjusted by Holm's procedure over all pairs of a question."
+        note = (
+            "Differences of means, clustered two-way (by conversation or context, and by rater); p-values adjusted "
+            "for the number of pairs by Holm's procedure, within each question. No mixed-effects model."
+        )
         yield Section("All pairs of bots", ("question", "pair", "difference", "p", "adjusted p"), tuple(rows), (note,))
 
 

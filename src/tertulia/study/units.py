@@ -4,6 +4,7 @@ An item file has one JSON object per line: a dialogue as everywhere in Tertulia 
 
 - `responses`: {bot: text}, replies to the dialogue;
 - `bot` and `speaker`: the dialogue is a complete conversation of this bot, which speaks as `speaker` in it;
+- `pair`: conversations of different bots with the same `pair` are compared with each other, not in random pairs;
 - `evidence`: a text, or a list of passages as dialogues have them;
 - `persona`: a list of sentences, or a persona with `sentences`.
 
@@ -34,6 +35,8 @@ class StudyItem:
     """The bot whose conversation this is."""
     speaker: str = ""
     """The speaker who is that bot."""
+    pair: str = ""
+    """What it has in common with the conversation that it is compared with."""
     evidence: str = ""
     persona: tuple[str, ...] = ()
 
@@ -74,11 +77,11 @@ def item_from_json(value: Json) -> StudyItem:
         raise TypeError(f"an item must be an object, not {type(value).__name__}")
     rest = dict(value)
     responses, bot, speaker = rest.pop("responses", {}), rest.pop("bot", ""), rest.pop("speaker", "")
-    persona, evidence = rest.pop("persona", None), rest.pop("evidence", [])
+    persona, evidence, pair = rest.pop("persona", None), rest.pop("evidence", []), rest.pop("pair", "")
     if not isinstance(responses, dict) or not all(isinstance(text, str) for text in responses.values()):
         raise TypeError("'responses' must be an object of texts by bot")
-    if not isinstance(bot, str) or not isinstance(speaker, str):
-        raise TypeError("'bot' and 'speaker' must be text")
+    if not all(isinstance(text, str) for text in (bot, speaker, pair)):
+        raise TypeError("'bot', 'speaker' and 'pair' must be text")
     if isinstance(evidence, str):
         evidence = [{"text": evidence}]
     dialogue = dialogue_from_json({"turns": [], **rest, "evidence": evidence})
@@ -92,6 +95,7 @@ def item_from_json(value: Json) -> StudyItem:
         responses=responses,
         bot=bot,
         speaker=_judged_speaker(dialogue, bot, speaker) if bot else "",
+        pair=pair,
         evidence=_evidence_text(dialogue.evidence),
         persona=described.sentences,
     )
@@ -205,11 +209,21 @@ def _conversation_units(config: StudyConfig, items: Sequence[StudyItem], rng: ra
     if empty := [name for name, conversations in by_bot.items() if not conversations]:
         raise DataError(f"There are no conversations of {empty[0]!r}.", hint='Add items with "bot" and "speaker".')
     for bots in _line_up(config, list(by_bot)):
-        shuffled = [rng.sample(by_bot[bot], len(by_bot[bot])) for bot in bots]
-        for chosen in zip(*shuffled, strict=False):
+        for chosen in _matches([by_bot[bot] for bot in bots], rng):
             conversations = [{"turns": _turns_to_json(item.turns), "judged": item.speaker} for item in chosen]
             source = [item.id for item in chosen]
             yield _unit(config, bots, {"conversations": conversations, "source": source})
+
+
+def _matches(sides: Sequence[Sequence[StudyItem]], rng: random.Random) -> list[tuple[StudyItem, ...]]:
+    """Conversations to show together: those of the same `pair`, and the others at random."""
+    if len(sides) == 1:
+        return [(item,) for item in rng.sample(sides[0], len(sides[0]))]
+    named = [{item.pair: item for item in side if item.pair} for side in sides]
+    paired = [tuple(side[pair] for side in named) for pair in named[0] if all(pair in side for side in named)]
+    others = [[item for item in side if not item.pair] for side in sides]
+    shuffled = [rng.sample(side, len(side)) for side in others]
+    return [*paired, *zip(*shuffled, strict=False)]
 
 
 def _chat_units(config: StudyConfig, items: Sequence[StudyItem], rng: random.Random) -> Iterator[Unit]:

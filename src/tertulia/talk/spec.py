@@ -1,17 +1,33 @@
 """Bot specifications, `name[:path or model][?option=value&...]`, and making bots from them.
 
 The folder of a training run or an index is a specification, too: its manifest says which bot it is for (key "bot").
+Commands that take several bots let users name them, `NAME=SPEC`.
 """
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote, urlencode
 
 from tertulia.artefacts.manifest import MANIFEST, is_complete, read_about
-from tertulia.core.config import validate
+from tertulia.core.config import Config, validate
 from tertulia.core.errors import UnknownName, UsageError
 from tertulia.talk.bot import Bot, BotFactory
 from tertulia.talk.registry import BOTS
+
+NAMED_SPEC = re.compile(r"(\w[\w .-]*)=(.+)", re.DOTALL)
+"""A specification with a name before it."""
+
+
+class NamedSpec(NamedTuple):
+    """A specification and what the bot is called."""
+
+    name: str
+    spec: str
+    is_given: bool
+    """Whether the user gave the name; otherwise it is the name of the bot in the registry, with a number if taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +68,44 @@ def parse_spec(text: str) -> BotSpec:
     return BotSpec(name.strip(), target, options)
 
 
+def name_specs(texts: Sequence[str]) -> list[NamedSpec]:
+    """Specifications with the names they are given, or else names of their own; no two are the same.
+
+    >>> [named.name for named in name_specs(["anna=tfidf:sample", "generic", "generic?question=Hm."])]
+    ['anna', 'generic', 'generic-2']
+    """
+    given = [_split_name(text) for text in texts]
+    taken = [name for name, _ in given if name]
+    if twice := next((name for name in taken if taken.count(name) > 1), None):
+        raise UsageError(f"Two bots are called {twice!r}.", hint="Give each its own name: NAME=BOT.")
+    named = []
+    for name, spec in given:
+        if not name:
+            kind = parse_spec(spec).name
+            taken.append(next(n for n in (kind, *(f"{kind}-{i}" for i in range(2, len(given) + 2))) if n not in taken))
+        named.append(NamedSpec(name or taken[-1], spec, bool(name)))
+    return named
+
+
+def _split_name(text: str) -> tuple[str, str]:
+    match = None if Path(text).exists() else NAMED_SPEC.fullmatch(text)
+    return (match[1].strip(), match[2]) if match else ("", text)
+
+
 def make_bot(spec: str | BotSpec) -> Bot:
     """Make the bot of a specification."""
+    parsed = parse_spec(spec) if isinstance(spec, str) else spec
+    bot: Bot = _factory(parsed.name).build(parsed.target, check_spec(parsed))  # type: ignore[assignment]
+    return bot
+
+
+def check_spec(spec: str | BotSpec) -> Config:
+    """The bot's options, or the error that its specification has; nothing is loaded."""
     parsed = parse_spec(spec) if isinstance(spec, str) else spec
     factory = _factory(parsed.name)
     if parsed.target and not factory.target_help:
         raise UsageError(f"The bot {parsed.name!r} takes nothing after the colon, got {parsed.target!r}.")
-    options = validate(factory.Options, parsed.options, where=f"the bot {parsed.name!r}")
-    bot: Bot = factory.build(parsed.target, options)  # type: ignore[assignment]
-    return bot
+    return validate(factory.Options, parsed.options, where=f"the bot {parsed.name!r}")
 
 
 def _factory(name: str) -> type[BotFactory]:

@@ -19,6 +19,7 @@ from tertulia.web.middleware import AuthMiddleware, OpenAICors, SecurityMiddlewa
 from tertulia.web.openai import routes as openai_routes
 from tertulia.web.page import pages, signin
 from tertulia.web.page import routes as page_routes
+from tertulia.web.page.direct import DirectMessages
 from tertulia.web.services import Services
 from tertulia.web.study import mount as studies
 
@@ -39,7 +40,18 @@ def create_app(
     if not bots:
         raise UsageError("No bot to serve.", hint="Name at least one.")
     config = config or ServeConfig()
-    app = FastAPI(title="Tertulia", version=__version__, lifespan=_lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="Tertulia",
+        version=__version__,
+        lifespan=_lifespan,
+        docs_url=None,
+        redoc_url=None,
+        telemetry={
+            "tracing": False,
+            "metrics": False,
+            "logs": False,
+        },  # we have our own, and a check costs each request
+    )
     app.state.services = services = Services(
         bots, database, config, personas, stops_abandoned=stops_abandoned, may_inspect=may_inspect
     )
@@ -54,6 +66,7 @@ def create_app(
     admin.install(app, database, config)
     # The last one is the outermost: what limits refuse is logged, has all headers, and counts for a known visitor or
     # key; CORS answers preflight requests, which have no key.
+    app.add_middleware(DirectMessages, services=services)
     app.add_middleware(LimitsMiddleware, services=services)
     app.add_middleware(AuthMiddleware, access=access)
     if config.cors_origins:

@@ -45,9 +45,9 @@ class AskBuilder:
         if count > len(context) or (count and context[count - 1] is not kept.context[-1]):
             kept, count = _NOTHING, 0
         added = context[count:]
-        characters = kept.characters + sum(len(turn.text) + TURN_CHARACTERS for turn in added)
+        characters = kept.characters + sum([len(turn.text) + TURN_CHARACTERS for turn in added])
         kept = _Kept(context, kept.turns + _readable(added), characters)
-        if all(turn.status != "pending" for turn in added):  # else it will change
+        if "pending" not in [turn.status for turn in added]:  # else it will change
             self._kept[conversation] = kept
             self._characters += characters
         while self._characters > self._max_characters:
@@ -66,7 +66,7 @@ _NOTHING = _Kept((), (), 0)
 
 def _readable(turns: Sequence[StoredTurn]) -> tuple[Turn, ...]:
     """The turns that a bot is shown: those with a text, unless they failed or are pending."""
-    return tuple(Turn(turn.speaker, turn.text) for turn in turns if turn.text and turn.status in ("done", "stopped"))
+    return tuple([Turn(turn.speaker, turn.text) for turn in turns if turn.text and turn.status in ("done", "stopped")])
 
 
 def reply_record(reply: Reply) -> dict[str, Any]:
@@ -96,13 +96,17 @@ def _json_value(value: Any) -> Any:
     """The value as JSON that every database accepts: a bot's unusual settings or scores must not lose its reply."""
     match value:
         case str():
-            return clean(value)
+            return _clean(value)
         case None | bool() | int() | float():
             return value
-        case Mapping():
-            return {clean(str(key)): _json_value(item) for key, item in value.items()}
         case list() | tuple() | set() | frozenset():
             return [_json_value(item) for item in value]
+        case dict() | Mapping():
+            return {_clean(str(key)): _json_value(item) for key, item in value.items()}
         case np.generic() | np.ndarray():
             return _json_value(value.tolist())
     return clean(str(value))
+
+
+def _clean(text: str) -> str:
+    return text if text.isascii() and text.isprintable() else clean(text)  # as almost all are

@@ -150,6 +150,8 @@ class LazyBot:
 
     load: Callable[[], Bot]
     """Makes the bot."""
+    spec: str = ""
+    """The specification that it is made from, with its options; empty if there is none."""
 
 
 def lazy_bots(specs: Sequence[str]) -> dict[str, LazyBot]:
@@ -167,7 +169,7 @@ def lazy_bots(specs: Sequence[str]) -> dict[str, LazyBot]:
         kind = parse_spec(spec).name
         if kind not in BOTS:
             make_bot(spec)  # raises the error that says what is wrong
-        bots[name or _free_name(kind, bots)] = LazyBot(partial(make_bot, spec))
+        bots[name or _free_name(kind, bots)] = LazyBot(partial(make_bot, spec), spec)
     return bots
 
 

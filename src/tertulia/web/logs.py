@@ -6,7 +6,6 @@ request's id, and so has the response, in the header X-Request-Id.
 """
 
 import logging
-import secrets
 import sys
 import time
 from contextvars import ContextVar
@@ -16,6 +15,7 @@ from typing import Any, Literal, TextIO
 import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tertulia.store.ids import new_id
 from tertulia.web.metrics import Metrics
 
 access = logging.getLogger("tertulia.access")
@@ -25,7 +25,7 @@ request_id: ContextVar[str] = ContextVar("request_id", default="")
 LogFormat = Literal["text", "json"]
 FIELDS = ("request", "visitor", "method", "route", "status", "ms")
 """What the log of a request consists of."""
-VISITOR_DIGITS = 12
+VISITOR_DIGITS, REQUEST_DIGITS = 12, 16
 UNMATCHED = "unmatched"
 """The route of a request to a path that does not exist: its path would be the client's choice."""
 
@@ -54,6 +54,15 @@ class TextFormatter(logging.Formatter):
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(message)s")
+        self._second = (0, "")
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - its name there
+        """The time of the record; a second has the same text for all its records."""
+        second, text = self._second
+        if second != int(record.created):
+            second, text = int(record.created), time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
+            self._second = (second, text)
+        return f"{text},{record.msecs:03.0f}"
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as a line, then the traceback if there is one."""
@@ -64,6 +73,9 @@ class TextFormatter(logging.Formatter):
 
 def configure(kind: LogFormat, stream: TextIO | None = None) -> None:
     """Send all logs of this process to a stream (standard error by default) in one format. For the server only."""
+    # Nothing of this is in our formats, and to find the caller of each log call takes longer than to write the entry.
+    logging._srcfile = None  # as the documentation of logging advises
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if kind == "json" else TextFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
@@ -83,7 +95,7 @@ class AccessMiddleware:
             await self.app(scope, receive, send)
             return
         start, status = time.perf_counter(), 500
-        number = secrets.token_hex(8)
+        number = new_id()[:REQUEST_DIGITS]
         token = request_id.set(number)
 
         async def sending(message: Message) -> None:
@@ -101,8 +113,7 @@ class AccessMiddleware:
 
     def _report(self, scope: Scope, status: int, seconds: float) -> None:
         method, route = scope["method"], route_of(scope)
-        self.metrics.requests.labels(method, route, status).inc()
-        self.metrics.request_seconds.labels(route).observe(seconds)
+        self.metrics.on_request(method, route, status, seconds)
         if access.isEnabledFor(logging.INFO):
             ms = round(1000 * seconds, 1)
             visitor = scope.get("state", {}).get("owner", "")[:VISITOR_DIGITS]

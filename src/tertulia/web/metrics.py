@@ -5,6 +5,7 @@ folder that the environment variable PROMETHEUS_MULTIPROC_DIR names, and any of 
 """
 
 import os
+from functools import lru_cache
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
@@ -47,17 +48,33 @@ class Metrics:
         self.commit_seconds = Histogram(
             "tertulia_store_commit_seconds", "Time of a write until it is durable", buckets=_COMMIT_SECONDS, **own
         )
+        # Looking up a metric by its labels takes longer than to count; there are only so many routes and bots.
+        self._of_request = lru_cache(maxsize=4096)(self._request_metrics)
+        self._of_reply = lru_cache(maxsize=4096)(self._reply_metrics)
         self._folder = os.environ.get(FOLDER_VARIABLE, "")
         if not self._folder:
             ProcessCollector(registry=registry)
 
+    def on_request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request whose response has ended."""
+        count, time = self._of_request(method, route, status)
+        count.inc()
+        time.observe(seconds)
+
     def on_reply(self, bot: str, seconds: float, reply: Reply | None) -> None:
         """Count a reply that has ended; None if the bot failed or never started on it."""
-        self.replies.labels(bot, reply.finish if reply else "failed").inc()
-        self.reply_seconds.labels(bot).observe(seconds)
+        count, time = self._of_reply(bot, reply.finish if reply else "failed")
+        count.inc()
+        time.observe(seconds)
         if reply is not None and reply.usage is not None:
             self.tokens.labels(bot, "prompt").inc(reply.usage.prompt)
             self.tokens.labels(bot, "completion").inc(reply.usage.completion)
+
+    def _request_metrics(self, method: str, route: str, status: int) -> tuple[Counter, Histogram]:
+        return self.requests.labels(method, route, status), self.request_seconds.labels(route)
+
+    def _reply_metrics(self, bot: str, outcome: str) -> tuple[Counter, Histogram]:
+        return self.replies.labels(bot, outcome), self.reply_seconds.labels(bot)
 
     def render(self) -> bytes:
         """All values in Prometheus' text format; with several processes, those of all of them."""

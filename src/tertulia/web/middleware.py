@@ -123,7 +123,7 @@ def _adding_headers(send: Send, extra: Sequence[tuple[bytes, bytes]]) -> Send:
         if message["type"] == "http.response.start":
             own = message.get("headers", [])
             names = {name for name, _ in own}
-            message["headers"] = [*own, *(header for header in extra if header[0] not in names)]
+            message["headers"] = [*own, *[header for header in extra if header[0] not in names]]
         await send(message)
 
     return sending

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import ParamSpec, TypeVar
@@ -39,6 +39,30 @@ OnEnded = Callable[[PendingReply, StoredTurn | None], None]
 def run_on(threads: ThreadPoolExecutor, call: Callable[P, T], *args: P.args, **options: P.kwargs) -> Awaitable[T]:
     """Run a blocking call on a thread, without blocking the event loop."""
     return asyncio.get_running_loop().run_in_executor(threads, partial(call, *args, **options))
+
+
+def on_loop(future: Future[T]) -> asyncio.Future[T]:
+    """A future of the event loop that gets the outcome of one that another thread resolves.
+
+    Unlike `asyncio.wrap_future`, it does not cancel the other one, and costs half as much.
+    """
+    loop = asyncio.get_running_loop()
+    waiter: asyncio.Future[T] = loop.create_future()
+
+    def copy() -> None:
+        if waiter.done():
+            return
+        if (error := future.exception()) is None:
+            waiter.set_result(future.result())
+        else:
+            waiter.set_exception(error)
+
+    def wake(_: Future[T]) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(copy)
+
+    future.add_done_callback(wake)
+    return waiter
 
 
 class ProgressSaver:

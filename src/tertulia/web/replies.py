@@ -1,19 +1,20 @@
 """Replies that are being generated. They belong to the server, not to a connection: if the client disconnects, the
 reply is finished and stored all the same, and the same visitor can come back and follow the rest of it.
 
-A message costs two transactions (`ConversationStore.say` and `.finish`) and two wake-ups of the event loop; a streamed
-reply also has its text saved as it goes (`progress`). The store is called on threads of its own; pending replies are
-touched on the event loop only, and need no locks.
+A message costs two transactions (`ConversationStore.start_say` and `.start_finish`) and two wake-ups of the event loop;
+a streamed reply also has its text saved as it goes (`progress`). Its way is event loop, store, event loop, bot, store,
+event loop: no thread waits for another one, because each switch costs more than the work. Other calls of the store
+block, and run on threads of their own. Pending replies are touched on the event loop only, and need no locks.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tertulia.core.errors import BotError, StoreError, TertuliaError
 from tertulia.core.reply import Ask, Reply
@@ -24,7 +25,7 @@ from tertulia.talk.worker import Busy, Job, OnPiece
 from tertulia.web.asks import AskBuilder, reply_record
 from tertulia.web.errors import log_failure, reference_of
 from tertulia.web.pending import PendingReply
-from tertulia.web.progress import ProgressSaver, RemoteReplies, run_on
+from tertulia.web.progress import ProgressSaver, RemoteReplies, on_loop, run_on
 
 log = logging.getLogger(__name__)
 
@@ -83,15 +84,18 @@ class ReplyService:
 
     async def say(self, conversation: str, owner: str, text: str, key: str) -> StartedReply:
         """Store a message and start the reply to it; a key that was used before attaches to the reply of then."""
-        return await self._start(conversation, owner, partial(self._store.say, text=text, key=key))
+        write = partial(self._store.start_say, conversation, owner, text, key=key, admit=self._admit)
+        return await self._start(owner, lambda: on_loop(write()))
 
     async def regenerate(self, conversation: str, owner: str, key: str) -> StartedReply:
         """Start another reply in place of the last one."""
-        return await self._start(conversation, owner, partial(self._store.regenerate, key=key))
+        write = partial(self._store.regenerate, conversation, owner, key=key, admit=self._admit)
+        return await self._start(owner, lambda: run_on(self._threads, write))
 
     async def edit(self, conversation: str, owner: str, turn: str, text: str, key: str) -> StartedReply:
         """Store another version of an earlier message and start the reply to it."""
-        return await self._start(conversation, owner, partial(self._store.edit, text=text, turn=turn, key=key))
+        write = partial(self._store.edit, conversation, owner, text, turn=turn, key=key, admit=self._admit)
+        return await self._start(owner, lambda: run_on(self._threads, write))
 
     async def attach(self, conversation: str, owner: str) -> PendingReply:
         """The pending reply, or the last finished one."""
@@ -123,10 +127,10 @@ class ReplyService:
         await self._remote.close()
         await run_on(self._threads, self._heartbeat.close)
 
-    async def _start(self, conversation: str, owner: str, write: Callable[..., StoredExchange]) -> StartedReply:
+    async def _start(self, owner: str, write: Callable[[], Awaitable[StoredExchange]]) -> StartedReply:
         self._starting += 1
         try:
-            exchange = await run_on(self._threads, write, conversation, owner, admit=self._admit)
+            exchange = await write()
             return StartedReply(exchange.user, await self._submit(exchange, owner))
         finally:
             self._starting -= 1
@@ -198,8 +202,38 @@ class ReplyService:
         loop.call_soon_threadsafe(self._saver.add, pending, clean(text))
 
     def _on_reply(self, loop: asyncio.AbstractEventLoop, pending: PendingReply, done: Future[Reply]) -> None:
-        if not pending.is_done:  # else it was stopped, and is stored already
-            self._threads.submit(self._finish, loop, pending, done)
+        """Store the outcome. Whatever happens, those who wait for it must not wait forever."""
+        if pending.is_done:  # it was stopped, and is stored already
+            return
+        outcome: _Outcome | None = None
+        try:
+            outcome = self._outcome(pending, done)
+            stored = self._store.start_finish(pending.turn.id, **outcome.values)
+        except Exception as error:
+            self._threads.submit(self._on_not_stored, loop, pending, outcome, error)
+        else:
+            stored.add_done_callback(partial(self._on_finished, loop, pending, outcome))
+
+    def _outcome(self, pending: PendingReply, done: Future[Reply]) -> "_Outcome":
+        """What is to be stored of a reply, or of the error of the bot."""
+        error = done.exception()
+        if error is None:
+            reply = done.result()
+            stopped = reply.finish == "cancelled"
+            values: dict[str, Any] = {"text": clean(reply.text), "status": "stopped" if stopped else "done"}
+            return _Outcome(values | {"reply": reply_record(reply), "error": pending.stop_reason if stopped else None})
+        if not isinstance(error, TertuliaError):
+            error = BotError(f"The bot failed ({type(error).__name__}).")
+        log_failure(error, reference_of(pending.turn.id), **self._describe(pending.turn))
+        text = clean(pending.job.text) if pending.job else ""
+        return _Outcome({"text": text, "status": "failed", "error": clean(error.message)}, error)
+
+    def _describe(self, turn: StoredTurn) -> dict[str, object]:
+        """What the log says about a failed turn."""
+        details: dict[str, object] = {"bot": turn.bot, "turn": turn.id}
+        with suppress(TertuliaError):  # the bot may no longer be served
+            details["spec"] = self._worker(turn.bot or "").bot.spec
+        return details
 
     # On a thread of the store.
 
@@ -209,48 +243,62 @@ class ReplyService:
             raise Busy("The server is shutting down.", hint="Try again in a moment.")
         self._worker(conversation.bot).check_room(owner=conversation.owner)
 
-    def _finish(self, loop: asyncio.AbstractEventLoop, pending: PendingReply, done: Future[Reply]) -> None:
-        """Store the outcome and wake the listeners; whatever happens, they must not wait forever."""
+    def _on_finished(
+        self, loop: asyncio.AbstractEventLoop, pending: PendingReply, outcome: "_Outcome", stored: Future[StoredTurn]
+    ) -> None:
+        """The outcome is on disk, or could not be stored."""
+        error = stored.exception()
+        if error is None:
+            self._tell(loop, pending, stored.result(), outcome.error)
+        else:
+            self._threads.submit(self._on_not_stored, loop, pending, outcome, error)
+
+    def _on_not_stored(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        pending: PendingReply,
+        outcome: "_Outcome | None",
+        error: BaseException,
+    ) -> None:
+        """Try again if the database has refused, on a thread that may wait; then tell those who wait in any case."""
         turn: StoredTurn | None = None
-        error: TertuliaError | None = None
         try:
-            turn, error = self._store_outcome(pending, done)
+            if outcome is None or not isinstance(error, StoreError):
+                raise error
+            turn, failure = _retry(partial(self._store.finish, pending.turn.id, **outcome.values)), outcome.error
         except TertuliaError as store_error:
-            error = store_error
+            failure = store_error
         except Exception:
             log.exception("Could not store the outcome of a reply")
-            error = BotError("The reply could not be stored.", hint="Try again; the server's log has the details.")
+            failure = BotError("The reply could not be stored.", hint="Try again; the server's log has the details.")
+        self._tell(loop, pending, turn, failure)
+
+    def _tell(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        pending: PendingReply,
+        turn: StoredTurn | None,
+        error: TertuliaError | None,
+    ) -> None:
         with suppress(RuntimeError):  # the loop is closed, and with it all connections
             loop.call_soon_threadsafe(self._on_stored, pending, turn, error)
 
-    def _describe(self, turn: StoredTurn) -> dict[str, object]:
-        """What the log says about a failed turn."""
-        details: dict[str, object] = {"bot": turn.bot, "turn": turn.id}
-        with suppress(TertuliaError):  # the bot may no longer be served
-            details["spec"] = self._worker(turn.bot or "").bot.spec
-        return details
 
-    def _store_outcome(self, pending: PendingReply, done: Future[Reply]) -> tuple[StoredTurn, TertuliaError | None]:
-        """The final turn, and the bot's error if it failed."""
-        error = done.exception()
-        finish = partial(self._store.finish, pending.turn.id)
-        if error is None:
-            reply = done.result()
-            status: Literal["done", "stopped"] = "stopped" if reply.finish == "cancelled" else "done"
-            finish = partial(finish, error=pending.stop_reason if status == "stopped" else None)
-            return _retry(partial(finish, text=clean(reply.text), status=status, reply=reply_record(reply))), None
-        if not isinstance(error, TertuliaError):
-            error = BotError(f"The bot failed ({type(error).__name__}).")
-        log_failure(error, reference_of(pending.turn.id), **self._describe(pending.turn))
-        text = clean(pending.job.text) if pending.job else ""
-        return _retry(partial(finish, text=text, status="failed", error=clean(error.message))), error
+class _Outcome(NamedTuple):
+    """What is stored of a reply that has ended."""
+
+    values: dict[str, Any]
+    """The arguments of `ConversationStore.finish`."""
+    error: TertuliaError | None = None
+    """The bot's error, if it failed."""
 
 
 def _retry(write: Callable[[], StoredTurn]) -> StoredTurn:
-    """Try again when the database refuses: the reply exists nowhere else."""
+    """Try again after the database has refused: the reply exists nowhere else."""
     for pause in RETRY_SECONDS:
+        time.sleep(pause)
         try:
             return write()
-        except StoreError:
-            time.sleep(pause)
-    return write()
+        except StoreError as error:
+            refusal = error
+    raise refusal

@@ -131,6 +131,8 @@ class Services:
         """Why bots could not be loaded."""
         self.workers: dict[str, ObservedWorker] = {}
         """Workers of the bots that are ready, in order."""
+        self.specs = {name: bot.spec for name, bot in bots.items() if bot.spec}
+        """Specifications by name: those that bots are made from, with options, or a ready bot's own."""
         self.hidden_workers: Callable[[str], ReplyWorker | None] = lambda bot: None
         """Workers of bots that the page and /v1 do not offer, by the name that their conversations have."""
         self.on_close: list[Callable[[], None]] = []
@@ -166,6 +168,10 @@ class Services:
 
     def _any_worker(self, bot: str) -> ReplyWorker:
         return self.hidden_workers(bot) or self.worker(bot)
+
+    def workers_by_spec(self) -> dict[str, Worker]:
+        """Workers of the bots that are ready, by specification with options."""
+        return {self.specs[name]: worker for name, worker in self.workers.items() if name in self.specs}
 
     def new_worker(self, name: str, bot: Bot) -> ObservedWorker:
         """A worker with the server's limits and metrics."""

@@ -3,7 +3,7 @@
 import json
 import random
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,7 @@ class Lab:
     def __init__(self, url: str, database: Database, studies: StudyParts) -> None:
         self.url = url
         self.studies = studies
+        self.database = database
         self.store = StudyStore(database)
         self.conversations = ConversationStore(database)
         self.raters: list[Rater] = []
@@ -191,11 +192,11 @@ OpenLab = Callable[..., Any]
 
 
 @contextmanager
-def lab_at(url: str, **settings: Any) -> Iterator[Lab]:
+def lab_at(url: str, bots: Mapping[str, Any] | None = None, **settings: Any) -> Iterator[Lab]:
     """A server on a database."""
     config = ServeConfig(**{"keep_alive_seconds": 5, "messages_per_minute": 0, **settings})
     with Database.open(url) as database:
-        app = create_app(make_bots(), database, config=config)
+        app = create_app(bots or make_bots(), database, config=config)
         with running(app) as address:
             yield from _lab(address, database, app.state.study)
 

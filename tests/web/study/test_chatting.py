@@ -2,16 +2,21 @@
 
 import itertools
 import json
+import random
 import re
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from tests.web.conftest import events_of
-from tests.web.study.conftest import Lab, Rater, answers, chat_toml, ok
+from tests.web.study.conftest import Lab, Rater, answers, chat_toml, lab_at, ok
 
+from tertulia.web.config import lazy_bots
 from tertulia.web.study.chats import participant_owner
+from tertulia.web.study.opening import open_study
 
 
 def label_turns(rater: Rater) -> dict[str, Any]:
@@ -52,6 +57,50 @@ def test_a_chat_from_the_link_to_the_code(lab: Lab, preset: str) -> None:
     assert state["code"] == study.config["completion"]["done"]
     turns = [row for row in lab.store.rows(study.id) if row.target.startswith("turn:")]
     assert all(row.turn_text for row in turns)
+
+
+def test_bots_that_differ_in_an_option_only_are_two_bots(tmp_path: Path, eventually: Callable[..., None]) -> None:
+    """Also from a bot that the server offers: its own specification does not name its options."""
+    served = lazy_bots(["generic?to_questions=Served."])
+    with lab_at(f"sqlite:///{tmp_path / 'study.db'}", served) as lab:
+        toml = chat_toml("arena", "generic", "generic?to_questions=Other.")
+        rater = lab.rater(open_study(lab.store, toml, "two.toml", [], {}, random.Random(0)))
+        rater.begin()
+        eventually(lambda: rater.act("next")["task"] is not None)
+        chat = ok(rater.say(rater.state()["task"]["assignment"], "Why?"))["chat"]
+        assert {turn["text"] for turn in chat["turns"] if not turn["mine"]} == {"I don't know.", "Other."}
+
+
+def test_a_request_reads_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And writes once; what a request has changed in between is read again."""
+    rater = lab.rater(lab.open(chat_toml("interactive-likert", "one", min_turns=2, units_per_participant=3)))
+    rater.begin()
+    counts: Counter[str] = Counter()
+
+    def counted(kind: str, run: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def count(work: Any) -> Any:
+            counts[kind] += 1
+            return run(work)
+
+        return count
+
+    for kind in ("read", "write"):
+        monkeypatch.setattr(lab.database, kind, counted(kind, getattr(lab.database, kind)))
+
+    def taken(request: Callable[[], Any]) -> tuple[int, int]:
+        counts.clear()
+        request()
+        return counts["read"], counts["write"]
+
+    assignment = rater.state()["task"]["assignment"]
+    assert taken(rater.state) == (1, 0)
+    assert taken(lambda: rater.stream(assignment, "Hello!")) == (1, 2)  # the message, and the reply
+    labels = answers(rater.state()["task"], "turn")
+    assert taken(lambda: ok(rater.label(assignment, *labels))) == (1, 1)
+    assert taken(lambda: rater.act("finish", assignment=assignment)) == (1, 1)
+    ok(rater.label(assignment, *answers(rater.state()["task"], "unit")))
+    assert taken(lambda: rater.act("submit", assignment=assignment, key="s")) == (2, 1)
+    assert taken(lambda: rater.act("next")) == (3, 2)  # a unit that is new to the server, a lease, its conversation
 
 
 def test_a_reply_comes_in_equal_pieces_as_plain_text_and_is_stored_as_shown(lab: Lab) -> None:

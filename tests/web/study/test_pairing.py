@@ -143,9 +143,9 @@ def test_a_partner_who_vanishes_is_noticed(lab: Lab) -> None:
     rater = service.rater(study.id, first.token)
     on_time, service.now = service.now, lambda: later
     try:
-        live = lab.store.work_of(rater.id).live
+        live = rater.work.live
         assert live is not None
-        assert lab.studies.pairs.look(rater, service.task(rater, live)) == "left"
+        assert lab.studies.pairs.look(rater, service.task(rater)) == "left"
     finally:
         service.now = on_time
     assert first.state()["step"] == "partner_left"

@@ -56,13 +56,13 @@ class TextClassifier:
         return tuple(labels)
 
     @torch.inference_mode()
-    def probabilities(self, texts: Sequence[str]) -> list[dict[str, float]]:
-        """The probability of every label, for each text."""
+    def probabilities(self, texts: Sequence[str], second: Sequence[str] | None = None) -> list[dict[str, float]]:
+        """The probability of every label, for each text, or for each pair of a text and its second text."""
         results: list[dict[str, float]] = []
         for start in range(0, len(texts), BATCH_SIZE):
-            batch = list(texts[start : start + BATCH_SIZE])
+            batch = [list(part[start : start + BATCH_SIZE]) for part in (texts, second) if part is not None]
             inputs = self.tokenizer(
-                batch, padding=True, truncation=True, max_length=self.max_length, return_tensors="pt"
+                *batch, padding=True, truncation=True, max_length=self.max_length, return_tensors="pt"
             )
             logits = self.model(**inputs).logits.float()  # (texts, labels)
             probabilities = logits.sigmoid() if self.several else logits.softmax(-1)

@@ -8,7 +8,7 @@ A bot lays out the conversation itself and passes the prompt's tokens (`Prompt`)
 goes into the system turn.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -27,6 +27,10 @@ from tertulia.models.tokenizer import END, SPECIAL_TOKENS, Tokenizer
 SHIFT = len(SPECIAL_TOKENS)
 LOGITS_AT_ONCE = 2**25
 """Logits held in memory while given replies are scored: 128 MB."""
+PADDING = 1.2
+"""How much longer the longest reply of a batch may be than the shortest one, and one token."""
+ScoredReply = tuple[int, int, tuple[int, ...]]
+"""Row of its prompt, index of its view, tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +107,8 @@ class HuggingFaceGenerator(nn.Module):
         replies = [(row, *pair) for row, pairs in enumerate(by_prompt.values()) for pair in pairs]
         if replies:
             start = self.chat.lm.encode(list(by_prompt))
-            max_length = max(len(reply) for *_, reply in replies) + 1
-            size = max(1, LOGITS_AT_ONCE // (max_length * len(self.tokenizer)))
-            for first in range(0, len(replies), size):
-                rows, indices, texts = zip(*replies[first : first + size], strict=True)
+            for batch in _batches(replies, LOGITS_AT_ONCE // len(self.tokenizer)):
+                rows, indices, texts = zip(*batch, strict=True)
                 total.index_add_(0, torch.tensor(indices), self._reply_nll(start, rows, texts).cpu().double())
         return Nll(total.float(), tokens)
 
@@ -171,6 +173,18 @@ class HuggingFaceGenerator(nn.Module):
             shifted[:, END] = logits[:, self._ends].logsumexp(-1)
             shifted[:, self._ends + SHIFT] = -torch.inf
         return shifted
+
+
+def _batches(replies: Sequence[ScoredReply], tokens: int) -> Iterator[Sequence[ScoredReply]]:
+    """Replies of similar length together, at most `tokens` with padding and ends: padding costs as much as text."""
+    ordered = sorted(replies, key=lambda one: len(one[2]))
+    first = 0
+    for i, (_, _, reply) in enumerate(ordered):
+        size = len(reply) + 1
+        if i > first and (size * (i + 1 - first) > tokens or size > 2 + PADDING * len(ordered[first][2])):
+            yield ordered[first:i]
+            first = i
+    yield ordered[first:]
 
 
 def messages(view: DialogueView) -> list[dict[str, str]]:

@@ -18,6 +18,7 @@ from tertulia.study.export import REPLIES, ExportFormat, csv_lines, export_rows,
 from tertulia.study.questions import SIDES
 from tertulia.study.units import Unit
 from tertulia.web.admin.adjudication import EVENT, ItemKey, decision_detail, disputed_items, options
+from tertulia.web.admin.counterfactual import served_bots
 from tertulia.web.admin.pages import NO_STORE, Admin, AdminRoute, AdminServices, ResearcherForm, Viewer, redirect
 
 router = APIRouter(prefix="/admin/study/{study}", route_class=AdminRoute, include_in_schema=False)
@@ -77,6 +78,7 @@ def transcript(study: str, assignment: str, request: Request, admin: AdminServic
         "sides": _sides(unit, assigned, view, admin.review.conversations(assignment)),
         "labels": labels,
         "by_target": _by_target(labels),
+        "served": served_bots(request),
     }
     return admin.render(request, "transcript.html", session, values)
 

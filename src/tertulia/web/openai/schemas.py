@@ -323,5 +323,5 @@ class OpenAIErrorOut(BaseModel):
 
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The error responses of a route, for its documentation."""
-    return {status: {"model": OpenAIErrorOut} for status in (*statuses, 401)}
+    """The error responses of a route, for its documentation; any route can refuse a client or the host's name."""
+    return {status: {"model": OpenAIErrorOut} for status in (*statuses, 401, 421, 429)}

@@ -50,19 +50,25 @@ async def say(
     conversations: VisitorConversations,
 ) -> Response:
     """Send a message and get the reply; the same key again attaches to the same reply."""
-    text = await _message_text(body.text, services)
-    started = await services.replies.say(id, conversations.owner, text, body.key)
-    return await _respond(started, services, stream=body.stream, opening=user_event(started))
+    return await answer(services, conversations.owner, id, body)
 
 
-@router.get("/bots", response_model=list[schemas.BotOut])
+async def answer(services: Services, owner: str, conversation: str, message: schemas.NewMessage) -> Response:
+    """Store a message, and respond with the reply to it."""
+    text = await _message_text(message.text, services)
+    started = await services.replies.say(conversation, owner, text, message.key)
+    opening = user_event(started) if message.stream else b""
+    return await _respond(started, services, stream=message.stream, opening=opening)
+
+
+@router.get("/bots", response_model=list[schemas.BotOut], responses=errors())
 async def bots(services: AppServices) -> Response:
     """List the bots that are ready."""
     await services.first_bot()
     return Json([bot_out(worker) for worker in services.workers.values()])
 
 
-@router.get("/personas", response_model=list[schemas.PersonaOut])
+@router.get("/personas", response_model=list[schemas.PersonaOut], responses=errors())
 async def personas(services: AppServices) -> Response:
     """List suggested personas."""
     return Json([persona_out(persona) for persona in services.personas])

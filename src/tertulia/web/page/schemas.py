@@ -263,8 +263,8 @@ class ErrorOut(BaseModel):
 
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The error responses of a route, for its documentation."""
-    return {status: {"model": ErrorOut} for status in (*statuses, 400, 422, 503)}
+    """The error responses of a route, for its documentation; any route can refuse a client or the host's name."""
+    return {status: {"model": ErrorOut} for status in (*statuses, 400, 401, 421, 422, 429, 503)}
 
 
 EXPORT: dict[int | str, dict[str, Any]] = {

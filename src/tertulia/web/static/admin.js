@@ -46,8 +46,10 @@ function startLive() {
     });
   }
 
+  const isBusy = () => paused || document.hidden || region.contains(document.activeElement);
+
   async function refresh() {
-    if (paused || document.hidden || region.contains(document.activeElement)) return;
+    if (isBusy()) return;
     try {
       const response = await fetch(region.dataset.address, { headers: { Accept: "text/html" } });
       if (response.status === 401) {
@@ -55,7 +57,9 @@ function startLive() {
         return;
       }
       if (!response.ok) throw new Error(String(response.status));
-      replace(await response.text());
+      const html = await response.text();
+      if (isBusy()) return; // since the request
+      replace(html);
       const summary = region.querySelector("[data-summary]")?.dataset.summary ?? "";
       if (summary !== last || status.textContent.startsWith("No connection")) announce(summary);
       last = summary;

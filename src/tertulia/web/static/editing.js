@@ -47,6 +47,6 @@ export function editForm(turn, text) {
     event.preventDefault();
     submit();
   };
-  window.setTimeout(() => box.focus());
+  queueMicrotask(() => box.focus()); // once the form is in the page, but before the next key
   return h("form", { class: "edit-form", onsubmit }, box, buttons);
 }

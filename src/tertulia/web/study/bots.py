@@ -1,6 +1,7 @@
 """The bots that participants talk with: one worker per specification, loaded in the background, shared by all studies.
 
-A bot that the server offers anyway is used, rather than loaded twice. Participants never get anything but finished,
+A bot that the server offers anyway is used, rather than loaded twice, if its specification is the same to the last
+option: `generic` and `generic?to_questions=Why?` are two bots. Participants never get anything but finished,
 plain text: pieces, Markdown and errors would tell bots apart.
 """
 
@@ -88,7 +89,7 @@ class StudyBots:
         new_worker: Callable[[str, Bot], Worker],
         load: Callable[[str], Bot] = make_bot,
     ) -> None:
-        """`served` gives the workers of the bots that the server offers anyway."""
+        """`served` gives the workers of the bots that the server offers anyway, by specification with options."""
         self._served = served
         self._new_worker = new_worker
         self._load_bot = load
@@ -118,8 +119,7 @@ class StudyBots:
         """The worker of a bot by its name in conversations; None if it is no bot of a study."""
         if not name.startswith(PREFIX):
             return None
-        served = {worker.bot.spec: worker for worker in self._served().values()}
-        workers = {conversation_bot(spec): worker for spec, worker in {**self._own, **served}.items()}
+        workers = {conversation_bot(spec): worker for spec, worker in {**self._own, **self._served()}.items()}
         if name not in workers:
             raise Busy("The bot is not ready.", hint="Try again in a moment.")
         return StudyWorker(workers[name])
@@ -132,7 +132,7 @@ class StudyBots:
             worker.close()
 
     def _state(self, spec: str) -> BotState | None:
-        if spec in self._own or any(worker.bot.spec == spec for worker in self._served().values()):
+        if spec in self._own or spec in self._served():
             return "ready"
         if spec in self._failed:
             return "failed"

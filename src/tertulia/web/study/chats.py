@@ -1,7 +1,7 @@
 """The conversations of an assignment: opening them, reading them, and what may happen next in them.
 
 Participants own the conversations with bots ("study:PARTICIPANT"), one per side; two people who talk with each other
-share one, which the study owns. Everything here blocks: call it on a thread.
+share one, which the study owns. `open_chats` blocks: call it on a thread.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from tertulia.core.dialogue import Json, Persona
-from tertulia.store import ConversationStore, StoredTurn, StudyStore
-from tertulia.store.study_base import study_owner
-from tertulia.store.study_records import AssignmentRecord, StudyUnitRecord
+from tertulia.store import StoredTurn, StudyStore
+from tertulia.store.study_base import OWNER_PREFIX
+from tertulia.store.study_records import AssignmentRecord, StudyUnitRecord, Visit
 from tertulia.study.config import HUMAN, StudyConfig
 from tertulia.study.localised import localise
 from tertulia.study.questions import SIDES, Question
@@ -27,7 +27,7 @@ NOBODY = "nobody"
 
 def participant_owner(participant: str) -> str:
     """The owner of a participant's conversations with bots: no visitor of the chat page has this name."""
-    return f"study:{participant}"
+    return OWNER_PREFIX + participant
 
 
 def has_people(config: StudyConfig) -> bool:
@@ -151,62 +151,54 @@ class Chat:
         ]
 
 
-class Chats:
-    """Opens and reads the conversations of assignments."""
+def missing_sides(config: StudyConfig, assignment: AssignmentRecord, unit: StudyUnitRecord) -> range:
+    """The sides whose conversations have not been opened yet; two people have theirs from the start."""
+    opened = config.sides if is_pair(config, unit.bots) else len(assignment.conversations)
+    return range(opened, config.sides)
 
-    def __init__(self, studies: StudyStore, conversations: ConversationStore) -> None:
-        self._studies = studies
-        self._conversations = conversations
 
-    def open(
-        self, config: StudyConfig, assignment: AssignmentRecord, unit: StudyUnitRecord, lang: str
-    ) -> AssignmentRecord:
-        """Create the conversations that are missing, with the context that the bot knows and its opening."""
-        if is_pair(config, unit.bots):
-            return assignment
-        owner = participant_owner(assignment.participant)
-        persona = Persona(tuple(unit.payload["persona"])) if config.persona == "bot" else None
-        for side in range(len(assignment.conversations), config.sides):
-            bot = config.bot(unit.bots[assignment.side_order[side] if config.sides == 2 else 0])
-            assert bot is not None
-            created = self._conversations.create(owner, conversation_bot(bot.spec), persona)
-            for i, (speaker, text) in enumerate(_context(unit.payload)):
-                self._conversations.add_turn(created.id, speaker, text, key=f"context-{i}")
-            if config.opener is not None:
-                self._conversations.add_turn(created.id, BOT, localise(config.opener, lang), key="opener")
-            assignment = self._studies.attach_conversation(assignment.id, created.id, side=side)
-        return assignment
-
-    def read(
-        self,
-        config: StudyConfig,
-        assignment: AssignmentRecord,
-        unit: StudyUnitRecord,
-        now: datetime,
-        *,
-        finished: bool = False,
-    ) -> Chat:
-        """The conversations as they are now."""
-        speaker, owner, partner_left = USER, participant_owner(assignment.participant), False
-        if is_pair(config, unit.bots) and not assignment.conversations:  # the partner withdrew: it was deleted
-            speaker, partner_left = NOBODY, True
-        elif is_pair(config, unit.bots):
-            owner = study_owner(assignment.study)
-            pair = self._studies.pair(assignment.conversations[0], assignment.participant)
-            speaker = pair.member(assignment.participant).role
-            partner_left = any(member.departed for member in pair.members)
-        skipped = len(unit.payload.get("context", ()))
-        return Chat(
-            sides=tuple(self._conversations.get(id_, owner).turns[skipped:] for id_ in assignment.conversations)
-            or ((),),
-            speaker=speaker,
-            min_turns=unit.payload.get("min_turns", config.min_turns),
-            max_turns=config.max_turns,
-            reply_seconds=config.reply_seconds or 0.0,
-            now=now,
-            finished=finished,
-            partner_left=partner_left,
+def open_chats(
+    store: StudyStore, config: StudyConfig, assignment: AssignmentRecord, unit: StudyUnitRecord, lang: str
+) -> None:
+    """Create the conversations that are missing, with the context that the bot knows and its opening."""
+    persona = Persona(tuple(unit.payload["persona"])) if config.persona == "bot" else None
+    opening = _context(unit.payload)
+    if config.opener is not None:
+        opening.append((BOT, localise(config.opener, lang)))
+    for side in missing_sides(config, assignment, unit):
+        bot = config.bot(unit.bots[assignment.side_order[side] if config.sides == 2 else 0])
+        assert bot is not None
+        store.open_conversation(
+            assignment.id,
+            side,
+            owner=participant_owner(assignment.participant),
+            bot=conversation_bot(bot.spec),
+            persona=persona,
+            opening=opening,
         )
+
+
+def chat_of(config: StudyConfig, visit: Visit, unit: StudyUnitRecord, now: datetime) -> Chat:
+    """The conversations of the assignment at hand."""
+    assignment, live = visit.work.live, visit.live
+    assert assignment is not None
+    speaker, partner_left = USER, False
+    if is_pair(config, unit.bots) and live.pair is None:  # the partner withdrew: it was deleted
+        speaker, partner_left = NOBODY, True
+    elif live.pair is not None:
+        speaker = live.pair.member(assignment.participant).role
+        partner_left = any(member.departed for member in live.pair.members)
+    skipped = len(unit.payload.get("context", ()))
+    return Chat(
+        sides=tuple(turns[skipped:] for turns in live.turns) or ((),),
+        speaker=speaker,
+        min_turns=unit.payload.get("min_turns", config.min_turns),
+        max_turns=config.max_turns,
+        reply_seconds=config.reply_seconds or 0.0,
+        now=now,
+        finished=visit.participant.data.get("finished") == assignment.id,
+        partner_left=partner_left,
+    )
 
 
 def _context(payload: Mapping[str, Json]) -> list[tuple[str, str]]:

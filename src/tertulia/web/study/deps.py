@@ -53,11 +53,15 @@ class ParticipantCall:
 
         return Json(await self.services.on_store_thread(run))
 
-    async def rater(self) -> Rater:
-        """The participant whose request it is."""
-        rater = await self.services.on_store_thread(self.parts.service.rater, self.study, self._token)
+    def read_rater(self) -> Rater:
+        """The participant whose request it is. Blocks."""
+        rater = self.parts.service.rater(self.study, self._token)
         self.request.state.study_language = rater.language
         return rater
+
+    async def rater(self) -> Rater:
+        """The participant whose request it is."""
+        return await self.services.on_store_thread(self.read_rater)
 
 
 async def _call(request: Request, study: StudyId, services: AppServices) -> ParticipantCall:

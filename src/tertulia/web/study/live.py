@@ -158,22 +158,22 @@ class LiveStreams:
 
     def _look(self, rater: Rater) -> LiveView:
         with self.service.locked(rater) as rater:
-            work = self.service.store.work_of(rater.id)
-            step = self.service.step(rater, work)
+            step = self.service.step(rater)
             if step == "waiting":
                 step = str(self.pairs.join(rater)["step"])
-                work = self.service.store.work_of(rater.id)
-            if step != "work" or work.live is None:
+                rater = self.service.again(rater)
+            if step != "work" or rater.work.live is None:
                 return LiveView(step, None)
-            partner = self.pairs.look(rater, self.service.task(rater, work.live))
-            rater = self.service.settle_pair(rater)
+            task = self.service.task(rater)
+            partner, chat = self.pairs.look(rater, task), task.chat
+            if partner == "left":
+                rater = self.service.settle_pair(self.service.again(rater))
             if rater.participant.code is not None:
                 return LiveView("partner_left", None, partner="left")
-            chat = self.service.task(rater, work.live).chat
             shown = chat.turns if chat is not None else ()
             turns = tuple(LiveTurn(one.turn.id, one.side, one.mine, one.turn.text) for one in shown if not one.pending)
             failed = chat is not None and chat.last_failed
-            return LiveView("work", work.live.id, turns, partner, failed)
+            return LiveView("work", task.assignment.id, turns, partner, failed)
 
 
 def _turn_events(turns: tuple[LiveTurn, ...]) -> bytes:

@@ -4,13 +4,13 @@ Everything here blocks: call it on a thread. `live` tells both pages about it.
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from datetime import timedelta
 
 from tertulia.core.dialogue import Json
-from tertulia.store import ConversationStore, NotFound, StoredTurn, StudyStore
+from tertulia.core.errors import UsageError
+from tertulia.store import ConversationStore, StoredTurn, StudyStore
 from tertulia.store.pairing import PRESENT_SECONDS
-from tertulia.store.study_records import AssignmentRecord, KeyReused, PairRecord, StudyUnitRecord, UnitCandidate
+from tertulia.store.study_records import AssignmentRecord, KeyReused, PairRecord, UnitCandidate
 from tertulia.study.assignment import choose_unit
 from tertulia.study.texts import text as interface_text
 from tertulia.web.study.chats import is_pair
@@ -47,7 +47,7 @@ class Pairs:
             self._store.depart(pair.conversation, rater.id)
             return self._service.state(self._service.end(rater, "timed_out"))
         if pair is not None and any(member.participant == rater.id for member in pair.members):
-            return self._service.state(rater)
+            return self._service.state(self._service.again(rater))
         if self._service.now() - record.since >= timedelta(seconds=rater.config.wait_seconds):
             self._store.leave_waiting(rater.id)
             return self._service.state(self._service.end(rater, "timed_out"))
@@ -81,23 +81,17 @@ class Pairs:
             if most is not None and len(current) >= most:
                 raise WrongStep(interface_text("chat.ended", lang), hint="")
 
-        turn = self._keyed(conversation, speaker, key)
-        if turn is None:
+        try:
             turn = self._conversations.add_turn(conversation, speaker, text, key=key, admit=admit)
-        elif turn.text != text:
-            raise KeyReused
-        self.tell_partner(rater, conversation, "turn")
+        except UsageError:  # the only one there is, since the text was cleaned and the key has been checked
+            raise KeyReused from None
+        self._tell_partner(rater, "turn")
         return turn
-
-    def _keyed(self, conversation: str, speaker: str, key: str) -> StoredTurn | None:
-        return self._conversations.keyed_turn(conversation, f"{speaker}:{key}")
 
     def typing(self, rater: Rater) -> dict[str, Json]:
         """Let the partner know that one is writing."""
-        work = self._service.require(rater, "work")
-        if work.live is not None and is_pair(rater.config, self._unit(rater, work.live).bots):
-            for conversation in work.live.conversations:
-                self.tell_partner(rater, conversation, "typing")
+        self._service.require(rater, "work")
+        self._tell_partner(rater, "typing")
         return {"ok": True}
 
     def leave(self, rater: Rater) -> dict[str, Json]:
@@ -106,7 +100,7 @@ class Pairs:
         if work.live is None:
             self._store.leave_waiting(rater.id)
             return self._service.state(self._service.remember(rater, waiting=False))
-        task = self._service.task(rater, work.live)
+        task = self._service.task(rater)
         if task.chat is None or not (task.chat.is_pair or task.chat.last_failed):
             raise WrongStep("There is nobody to leave.")
         self._store.release(work.live.id, "left" if task.chat.is_pair else "no reply")
@@ -114,25 +108,22 @@ class Pairs:
             return self._service.state(self._service.end(rater, "partner_left"))
         for conversation in work.live.conversations:
             self._store.depart(conversation, rater.id)
-            self.tell_partner(rater, conversation, "left")
-        return self._service.state(self._service.remember(rater, waiting=False))
+        self._tell_partner(rater, "left")
+        return self._service.state(self._service.remember(self._service.again(rater), waiting=False))
 
     def withdraw(self, rater: Rater) -> dict[str, Json]:
         """Withdraw from the study; a partner is released."""
-        pair = self._store.pair_of(rater.id)
         state = self._service.withdraw(rater)
-        if pair is not None:
-            self._tell(pair.partner(rater.id).participant, "left")
+        self._tell_partner(rater, "left")
         return state
 
     def look(self, rater: Rater, task: Task) -> str:
         """Show that a participant is there; says whether their partner is: here, away or left."""
         if task.chat is None or not task.chat.is_pair:
             return "here"
-        if task.chat.partner_left:
+        pair, now = rater.visit.live.pair, self._service.now()
+        if pair is None or task.chat.partner_left:
             return "left"
-        now = self._service.now()
-        pair = self._store.pair(task.assignment.conversations[0], rater.id)
         if pair.member(rater.id).seen < now - timedelta(seconds=PRESENCE_SECONDS):
             pair = self._store.mark_present(pair.conversation, rater.id)
         partner = pair.partner(rater.id)
@@ -141,10 +132,7 @@ class Pairs:
             return "left"
         return "away" if partner.seen < now - timedelta(seconds=PRESENT_SECONDS) else "here"
 
-    def tell_partner(self, rater: Rater, conversation: str, news: str) -> None:
-        """Tell the partner's page that there is something new."""
-        with suppress(NotFound):
-            self._tell(self._store.pair(conversation, rater.id).partner(rater.id).participant, news)
-
-    def _unit(self, rater: Rater, assignment: AssignmentRecord) -> StudyUnitRecord:
-        return self._store.unit(rater.study.id, assignment.unit)
+    def _tell_partner(self, rater: Rater, news: str) -> None:
+        """Tell the page of the partner, if there is one, that there is something new."""
+        if (pair := rater.visit.live.pair) is not None:
+            self._tell(pair.partner(rater.id).participant, news)

@@ -85,12 +85,11 @@ async def undo(call: Call, body: schemas.UndoIn) -> Response:
 @router.post("/say", response_model=schemas.ChatOut, responses=_REFUSED | errors(502) | EVENT_STREAM)
 async def say(call: Call, body: schemas.SayIn) -> Response:
     """Send a message; the same key again attaches to the same replies."""
-    rater = await call.rater()
-    sent = await call.parts.chat.say(rater, body.assignment, body.text, body.key)
+    sent = await call.parts.chat.say(call.read_rater, body.assignment, body.text, body.key)
     if not body.stream:
-        return Json(await call.parts.chat.result(rater, body.assignment, sent))
+        return Json(await call.parts.chat.result(body.assignment, sent))
     keep_alive = call.services.config.keep_alive_seconds
-    return EventStream(call.parts.chat.follow(rater, sent.replies, keep_alive, user_event(sent.user)))
+    return EventStream(call.parts.chat.follow(sent.rater, sent.replies, keep_alive, user_event(sent.user)))
 
 
 @router.get("/events", responses=_REFUSED | EVENT_STREAM)

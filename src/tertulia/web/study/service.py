@@ -8,25 +8,21 @@ run one after the other within a server; across servers the stores decide.
 import hashlib
 import json
 import random
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from tertulia.core.config import validate
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import UsageError
 from tertulia.core.text import clean
-from tertulia.store import NotFound, StudyStore
+from tertulia.store import StudyStore
 from tertulia.store.study_records import (
     WITHDRAWN,
     AssignmentRecord,
+    LeaseExpired,
     ParticipantWithdrawn,
     ParticipantWork,
     StudyNotOpen,
-    StudyRecord,
     StudyUnitRecord,
     UnitCandidate,
     utc_now,
@@ -46,13 +42,12 @@ from tertulia.study.questions import AnswerError, fits
 from tertulia.study.texts import text as interface_text
 from tertulia.web.study import encode
 from tertulia.web.study.bots import StudyBots
-from tertulia.web.study.chats import Chats, has_people, is_pair
-from tertulia.web.study.errors import NotEnrolled, WrongStep
+from tertulia.web.study.chats import chat_of, has_people, is_pair, missing_sides, open_chats
+from tertulia.web.study.errors import WrongStep
 from tertulia.web.study.rater import Entry, Rater
 from tertulia.web.study.tasks import Task, TaskLabel
+from tertulia.web.study.visitors import Visitors
 
-LOCKS = 256
-"""Participants share so many locks."""
 MAX_UNITS = 1000
 """Units that are kept in memory."""
 
@@ -65,43 +60,23 @@ class Lease(NamedTuple):
     preparing: bool = False
 
 
-class StudyService:
+class StudyService(Visitors):
     """The actions of participants."""
 
     def __init__(
         self,
         store: StudyStore,
-        chats: Chats,
         bots: StudyBots,
         *,
         now: Callable[[], datetime] = utc_now,
         rng: random.Random | None = None,
     ) -> None:
-        self.store = store
-        self.chats = chats
+        super().__init__(store, now)
         self.bots = bots
-        self.now = now
         self.rng = rng or random.Random()
-        self._studies: dict[str, tuple[StudyRecord, StudyConfig]] = {}  # nothing but a study's state ever changes
         self._units: dict[tuple[str, str], StudyUnitRecord] = {}
-        self._locks = [threading.RLock() for _ in range(LOCKS)]
 
     # Who is there.
-
-    def study(self, study: str) -> tuple[StudyRecord, StudyConfig]:
-        """A study that is or was open."""
-        if (cached := self._studies.get(study)) is not None:
-            record, config = cached
-            record = replace(record, state=self.store.state(study))
-        else:
-            record = self.store.get(study)
-            config = validate(StudyConfig, dict(record.config), where=f"the study {record.name}")
-            self._studies[study] = record, config
-        if record.state == "draft":
-            raise NotFound("study")
-        if record.state == "open" and config.is_over(self.now()):
-            record = self.store.set_state(record.id, "closed", "end of the study")
-        return record, config
 
     def enroll(self, study: str, entry: Entry) -> str:
         """Take part; returns the token for the participant's cookie."""
@@ -116,42 +91,15 @@ class StudyService:
         if config.protocol == "chat":
             self.bots.load(bot.spec for bot in config.bots if bot.spec != HUMAN)
 
-    def rater(self, study: str, token: str | None) -> Rater:
-        """The participant of this study who has the token."""
-        record, config = self.study(study)
-        try:
-            participant = self.store.participant(token or "")
-        except NotFound:
-            raise NotEnrolled from None
-        if participant.study != record.id:
-            raise NotEnrolled
-        return Rater(record, config, participant)
-
-    @contextmanager
-    def acting(self, study: str, token: str | None) -> Iterator[Rater]:
-        """The participant, whose other actions wait until this one is done."""
-        with self.locked(self.rater(study, token)) as rater:
-            yield rater
-
-    @contextmanager
-    def locked(self, rater: Rater) -> Iterator[Rater]:
-        """The participant as they are now, whose other actions wait."""
-        with self._locks[int(rater.id[:8], 16) % LOCKS]:
-            yield self.again(rater)
-
-    def again(self, rater: Rater) -> Rater:
-        """The participant as they are now."""
-        return Rater(rater.study, rater.config, self.store.participant_by_id(rater.id))
-
     # Where they are.
 
     def is_open(self, rater: Rater) -> bool:
         """Whether the study takes answers."""
         return rater.study.state == "open"
 
-    def step(self, rater: Rater, work: ParticipantWork) -> str:
+    def step(self, rater: Rater) -> str:
         """The step a participant is at; how it ended, if it has."""
-        participant, data = rater.participant, rater.participant.data
+        participant, data, work = rater.participant, rater.participant.data, rater.work
         if participant.step == WITHDRAWN:
             return WITHDRAWN
         if participant.code is not None:
@@ -171,21 +119,19 @@ class StudyService:
 
     def require(self, rater: Rater, *steps: str) -> ParticipantWork:
         """Refuse what does not fit the participant's step."""
-        work = self.store.work_of(rater.id)
-        step = self.step(rater, work)
+        step = self.step(rater)
         if step == WITHDRAWN:
             raise ParticipantWithdrawn
         if step == "closed":
             raise StudyNotOpen("closed")
         if step not in steps:
             raise WrongStep(f"This is not possible at the step {step!r}.")
-        return work
+        return rater.work
 
     def state(self, rater: Rater) -> dict[str, Json]:
         """What the page shows; what has come to its end gets its code."""
         rater = self.settle_pair(rater)
-        work = self.store.work_of(rater.id)
-        step = self.step(rater, work)
+        work, step = rater.work, self.step(rater)
         if step in ("done", "screened_out") and rater.participant.code is None:
             rater = self.end(rater, step)
         elif step == "closed" and work.submitted and rater.participant.code is None:
@@ -193,9 +139,9 @@ class StudyService:
             step = "done"
         elif step not in (rater.participant.step, WITHDRAWN, "closed") and rater.participant.code is None:
             self.store.set_step(rater.id, step)
-        return encode.head_out(rater.config, step, rater.language, work.submitted) | self._step_out(rater, step, work)
+        return encode.head_out(rater.config, step, rater.language, work.submitted) | self._step_out(rater, step)
 
-    def _step_out(self, rater: Rater, step: str, work: ParticipantWork) -> dict[str, Json]:
+    def _step_out(self, rater: Rater, step: str) -> dict[str, Json]:
         config, lang, data = rater.config, rater.language, rater.participant.data
         match step:
             case "consent":
@@ -208,14 +154,14 @@ class StudyService:
             case "waiting":
                 return encode.waiting_out(config, self._waited(rater))
             case "work":
-                return self._work_out(rater, work)
+                return self._work_out(rater)
         ending = "nothing_left" if step == "done" and data.get("nothing_left") else step
         return encode.end_out(ending, lang, rater.participant.code)
 
-    def _work_out(self, rater: Rater, work: ParticipantWork) -> dict[str, Json]:
-        if work.live is not None:
-            return self.task(rater, work.live).out(rater.language)
-        due = self._attention(rater, work)
+    def _work_out(self, rater: Rater) -> dict[str, Json]:
+        if rater.work.live is not None:
+            return self.task(rater).out(rater.language)
+        due = self._attention(rater)
         if due is not None:
             return encode.attention_out(rater.config, rater.language, due)
         return {"task": None, "preparing": False}
@@ -224,18 +170,24 @@ class StudyService:
         since = rater.participant.data.get("waiting_since")
         return max(0.0, self.now().timestamp() - since) if since is not None else 0.0
 
-    def task(self, rater: Rater, assignment: AssignmentRecord) -> Task:
-        """An assignment with all that belongs to it."""
-        unit = self._unit(rater.study.id, assignment.unit)
-        chat = None
-        if rater.config.protocol == "chat":
-            self.load_bots(rater.config)  # in case that the server was restarted
-            assignment = self.chats.open(rater.config, assignment, unit, rater.language)
-            finished = rater.participant.data.get("finished") == assignment.id
-            chat = self.chats.read(rater.config, assignment, unit, self.now(), finished=finished)
-        return Task(rater.config, assignment, unit, self.store.labels_of(assignment.id), chat, self.now())
+    def task(self, rater: Rater) -> Task:
+        """The assignment at hand with all that belongs to it."""
+        assignment = rater.work.live
+        assert assignment is not None
+        config, now = rater.config, self.now()
+        unit = self.unit(rater.study.id, assignment.unit)
+        if config.protocol != "chat":
+            return Task(config, assignment, unit, rater.visit.live.labels, None, now)
+        self.load_bots(config)  # in case that the server was restarted
+        if missing_sides(config, assignment, unit):
+            open_chats(self.store, config, assignment, unit, rater.language)
+            rater = self.again(rater)
+            if rater.work.live is None:  # it has just ended
+                raise LeaseExpired
+        chat = chat_of(config, rater.visit, unit, now)
+        return Task(config, rater.work.live or assignment, unit, rater.visit.live.labels, chat, now)
 
-    def _unit(self, study: str, unit: str) -> StudyUnitRecord:
+    def unit(self, study: str, unit: str) -> StudyUnitRecord:
         """A unit; those that participants are at stay in memory, because they never change."""
         record = self._units.get((study, unit))
         if record is None:
@@ -249,17 +201,20 @@ class StudyService:
         live = self.require(rater, "work").live
         enough = self.now() + timedelta(seconds=rater.lease_seconds / 2)
         if live is None or live.id != assignment or live.expires < enough:
-            live = self.store.renew_own(assignment, rater.id, rater.lease_seconds)
-        return self.task(rater, live)
+            self.store.renew_own(assignment, rater.id, rater.lease_seconds)  # refuses one that is not theirs, or ended
+            rater = self.again(rater)
+            if rater.work.live is None or rater.work.live.id != assignment:
+                raise LeaseExpired
+        return self.task(rater)
 
     def settle_pair(self, rater: Rater) -> Rater:
         """Release a participant whose partner has left before the conversation was long enough."""
         if not has_people(rater.config) or rater.participant.code is not None or rater.participant.step == WITHDRAWN:
             return rater
-        live = self.store.work_of(rater.id).live
+        live = rater.work.live
         if live is None:
             return rater
-        chat = self.task(rater, live).chat
+        chat = self.task(rater).chat
         if chat is None or not chat.partner_left or chat.is_long_enough:
             return rater
         self.store.release(live.id, "partner left")
@@ -288,8 +243,8 @@ class StudyService:
             raise WrongStep("The consent text has changed since you read it.", hint="Reload the page and read it.")
         if rater.participant.consent_version != version:
             self.require(rater, "consent")
-            self.store.consent(rater.id, version, language)
-            rater = self.remember(self.again(rater), language=language)
+            rater = rater.changed(self.store.consent(rater.id, version, language))
+            rater = self.remember(rater, language=language)
         return self.state(rater)
 
     def finish_tutorial(self, rater: Rater) -> dict[str, Json]:
@@ -327,11 +282,14 @@ class StudyService:
     def next(self, rater: Rater) -> dict[str, Json]:
         """Get the next task, unless there is one at hand or something else comes first."""
         work = self.require(rater, "work", "waiting")
-        if work.live is not None or rater.participant.data.get("waiting") or self._attention(rater, work) is not None:
+        if work.live is not None or rater.participant.data.get("waiting") or self._attention(rater) is not None:
             return self.state(rater)
-        lease = self._lease(rater, work)
+        lease = self._lease(rater)
         if lease.assignment is not None:
-            return self.state(rater)
+            unit = self.unit(rater.study.id, lease.assignment.unit)
+            if rater.config.protocol == "chat":
+                open_chats(self.store, rater.config, lease.assignment, unit, rater.language)
+            return self.state(self.again(rater))
         if lease.pair_unit is not None:
             record = self.store.join_waiting(rater.study.id, rater.id, lease.pair_unit)
             return self.state(self.remember(rater, waiting=True, waiting_since=record.since.timestamp()))
@@ -339,7 +297,7 @@ class StudyService:
             return self.state(rater) | {"preparing": True}
         return self.state(self.remember(rater, nothing_left=True))
 
-    def _lease(self, rater: Rater, work: ParticipantWork) -> Lease:
+    def _lease(self, rater: Rater) -> Lease:
         """Lease a unit. A conversation between people is only chosen here, and leased when there are two of them."""
         config = rater.config
         states = self._bot_states(config)
@@ -352,7 +310,7 @@ class StudyService:
             if any(state != "ready" for state in states.values()):
                 ready = [unit for unit in candidates if all(states.get(bot, "ready") == "ready" for bot in unit.bots)]
                 preparing = any("loading" in [states.get(bot) for bot in unit.bots] for unit in candidates)
-            chosen = choose_unit(ready, work.bots, self.rng)
+            chosen = choose_unit(ready, rater.work.bots, self.rng)
             if chosen is not None and is_pair(config, next(unit.bots for unit in ready if unit.id == chosen)):
                 pair_unit, chosen = chosen, None
             return chosen
@@ -369,15 +327,16 @@ class StudyService:
             return {}
         return {bot.name: self.bots.state(bot.spec) for bot in config.bots if bot.spec != HUMAN}
 
-    def _attention(self, rater: Rater, work: ParticipantWork) -> int | None:
+    def _attention(self, rater: Rater) -> int | None:
         """The attention check that is due and not answered yet."""
+        work = rater.work
         answered = {entry["units"] for entry in rater.participant.data.get("attention", ())}
         return None if work.submitted in answered else attention_due(rater.config, work.submitted)
 
     def answer_attention(self, rater: Rater, value: Json) -> dict[str, Json]:
         """Answer the attention check; a wrong answer is a flag for the researcher and no more."""
         work = self.require(rater, "work")
-        due = self._attention(rater, work)
+        due = self._attention(rater)
         if due is None or work.live is not None:
             raise WrongStep("There is no check of attention to answer.")
         check = rater.config.attention[due]
@@ -397,8 +356,7 @@ class StudyService:
         task = self.live_task(rater, assignment)
         cleaned = [label._replace(value=clean(v) if isinstance(v := label.value, str) else v) for label in labels]
         warnings = task.check(cleaned, rater.language)
-        self.store.add_labels(assignment, rater.id, cleaned, key, seconds)
-        return encode.saved_out(self.store.labels_of(assignment), warnings)
+        return encode.saved_out(self.store.save_labels(assignment, rater.id, cleaned, key, seconds), warnings)
 
     def undo_labels(self, rater: Rater, assignment: str, key: str) -> dict[str, Json]:
         """Take back the answers of one request."""
@@ -413,18 +371,23 @@ class StudyService:
 
     def submit(self, rater: Rater, assignment: str, key: str) -> dict[str, Json]:
         """Hand in a task whose questions are all answered. The same request again changes nothing."""
-        record = self.store.assignment(assignment, rater.id)
-        summary = {"key": key}
-        if record.state == "live":
+        live = rater.work.live
+        if (live is not None and live.id == assignment) or self._is_live(assignment, rater.id):
             task = self.live_task(rater, assignment)
             if implied := task.complete(rater.language):
                 digest = hashlib.sha256(json.dumps(implied).encode()).hexdigest()[:16]
                 self.store.add_labels(assignment, rater.id, implied, f"implied-{digest}")
             if task.chat is not None and task.chat.is_pair:
-                for conversation in record.conversations:
+                for conversation in task.assignment.conversations:
                     self.store.depart(conversation, rater.id)
-        self.store.submit(assignment, rater.id, summary)
-        return self.state(self.remember(self.again(rater), waiting=False))
+        self.store.submit(assignment, rater.id, {"key": key})
+        rater = self.again(rater)
+        if rater.participant.data.get("waiting"):
+            rater = self.remember(rater, waiting=False)
+        return self.state(rater)
+
+    def _is_live(self, assignment: str, participant: str) -> bool:
+        return self.store.assignment(assignment, participant).state == "live"
 
     # The end.
 
@@ -433,8 +396,7 @@ class StudyService:
         code = completion_code(rater.config, reason)
         self.remember(rater, reason=reason)
         step = "screened_out" if reason == "screened_out" else "done"
-        participant = self.store.complete(rater.id, code, step=step)
-        return Rater(rater.study, rater.config, participant)
+        return rater.changed(self.store.complete(rater.id, code, step=step))
 
     def withdraw(self, rater: Rater) -> dict[str, Json]:
         """Delete everything."""
@@ -448,15 +410,14 @@ class StudyService:
         if assignment is not None:
             record = self.store.renew_own(assignment, rater.id, rater.lease_seconds)
             expires = encode.seconds_left(record, self.now())
-        if has_people(rater.config) and (pair := self.store.pair_of(rater.id)) is not None:
+        if (pair := rater.visit.live.pair) is not None:
             self.store.mark_present(pair.conversation, rater.id)
-        return {"step": self.step(rater, self.store.work_of(rater.id)), "expires_seconds": expires}
+        return {"step": self.step(rater), "expires_seconds": expires}
 
     def remember(self, rater: Rater, **changes: Json) -> Rater:
         """Change what the flow remembers of a participant."""
         data = {**rater.participant.data, **changes}
-        participant = self.store.set_step(rater.id, rater.participant.step, data)
-        return Rater(rater.study, rater.config, participant)
+        return rater.changed(self.store.set_step(rater.id, rater.participant.step, data))
 
 
 def sides_of(config: StudyConfig) -> int:

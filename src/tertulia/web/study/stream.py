@@ -38,9 +38,14 @@ MAX_PIECES = 60
 PIECE_SECONDS = 0.03
 
 
+Visit = Callable[[], Rater]
+"""Reads the participant whose request it is. Blocks."""
+
+
 class SentMessage(NamedTuple):
     """A stored message and the replies to it, by side."""
 
+    rater: Rater
     user: StoredTurn
     replies: tuple[PendingReply, ...]
 
@@ -59,19 +64,19 @@ class ChatReplies:
     _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     """One message of a task at a time."""
 
-    async def say(self, rater: Rater, assignment: str, text: str, key: str) -> SentMessage:
+    async def say(self, visit: Visit, assignment: str, text: str, key: str) -> SentMessage:
         """Store a message for all sides and start the replies; the same key again attaches to the same replies."""
         text = clean(text)
         if len(text) > self.max_message:
             raise MessageTooLong
         async with self._locks.setdefault(assignment, asyncio.Lock()):
-            return await self._say(rater, assignment, text, key)
+            return await self._say(visit, assignment, text, key)
 
-    async def _say(self, rater: Rater, assignment: str, text: str, key: str) -> SentMessage:
-        task = await self.run(self._prepare, rater, assignment, text, key)
+    async def _say(self, visit: Visit, assignment: str, text: str, key: str) -> SentMessage:
+        rater, task = await self.run(self._prepare, visit, assignment, text, key)
         assert task.chat is not None
         if task.chat.is_pair:
-            return SentMessage(await self.run(self.pairs.say, rater, task, text, key), ())
+            return SentMessage(rater, await self.run(self.pairs.say, rater, task, text, key), ())
         owner = participant_owner(rater.id)
         started = []
         try:
@@ -83,23 +88,26 @@ class ChatReplies:
             raise KeyReused
         # Where partners may be people, all replies come by the live stream.
         replies = () if has_people(rater.config) else tuple(one.pending for one in started)
-        return SentMessage(started[0].user, replies)
+        return SentMessage(rater, started[0].user, replies)
 
-    def _prepare(self, rater: Rater, assignment: str, text: str, key: str) -> Task:
-        """Refuse a message that cannot be sent now; a message whose reply failed is taken back for another one."""
+    def _prepare(self, visit: Visit, assignment: str, text: str, key: str) -> tuple[Rater, Task]:
+        """Refuse a message that cannot be sent now; a message whose reply failed is taken back for another one.
+
+        The store recognises a message that was sent before. Only what would be refused, or taken back, is looked up.
+        """
+        rater = visit()
         task = self.service.live_task(rater, assignment)
-        chat, lang = task.chat, rater.language
-        if chat is None:
+        if task.chat is None:
             raise WrongStep("There is nobody to talk with in this task.")
-        if self._was_sent(task, rater, key):
-            return task
-        if problem := check_text(rater.config, text, task.own_persona, lang):
-            raise AnswerError("message", problem)
-        check_may_say(task, lang)
-        if chat.last_failed:
-            for side in chat.longest:
+        problem = _refusal(rater, task, text)
+        if (problem is not None or task.chat.last_failed) and self._was_sent(task, rater, key):
+            return rater, task
+        if problem is not None:
+            raise problem
+        if task.chat.last_failed:
+            for side in task.chat.longest:
                 self.conversations.undo(task.assignment.conversations[side], participant_owner(rater.id))
-        return task
+        return rater, task
 
     def _was_sent(self, task: Task, rater: Rater, key: str) -> bool:
         assert task.chat is not None
@@ -116,13 +124,16 @@ class ChatReplies:
         owner = participant_owner(rater.id)
         return tuple([await self.replies.attach(one, owner) for one in task.assignment.conversations])
 
-    async def result(self, rater: Rater, assignment: str, sent: SentMessage) -> dict[str, Json]:
+    async def result(self, assignment: str, sent: SentMessage) -> dict[str, Json]:
         """The chat when all replies are there."""
         if not await _all_done(sent.replies):
             raise NoReply
-        await asyncio.sleep(_hold_back(rater, sent.replies))
-        task = await self.run(self.service.live_task, rater, assignment)
-        return {"chat": task.out(rater.language)["task"]["chat"]}
+        await asyncio.sleep(_hold_back(sent.rater, sent.replies))
+        return {"chat": await self.run(self._chat_now, sent.rater, assignment)}
+
+    def _chat_now(self, rater: Rater, assignment: str) -> Json:
+        task = self.service.live_task(self.service.again(rater), assignment)
+        return task.out(rater.language)["task"]["chat"]
 
     async def follow(
         self, rater: Rater, replies: Sequence[PendingReply], keep_alive_seconds: float, opening: bytes = b""
@@ -153,15 +164,19 @@ class ChatReplies:
             yield chunk
 
 
-def check_may_say(task: Task, lang: str) -> None:
-    """Refuse a message out of turn."""
-    assert task.chat is not None
-    if task.chat.ended:
-        raise WrongStep(interface_text("chat.ended", lang), hint="")
-    if task.chat.is_pending or task.chat.awaits_partner:
-        raise WrongStep(interface_text("chat.waiting_for_reply", lang), hint="")
-    if not task.chat.last_failed and task.unanswered_turn(lang) is not None:
-        raise WrongStep(interface_text("chat.label_first", lang), hint="")
+def _refusal(rater: Rater, task: Task, text: str) -> WrongStep | AnswerError | None:
+    """Why a message cannot be sent: its text, or that it is out of turn."""
+    chat, lang = task.chat, rater.language
+    assert chat is not None
+    if problem := check_text(rater.config, text, task.own_persona, lang):
+        return AnswerError("message", problem)
+    if chat.ended:
+        return WrongStep(interface_text("chat.ended", lang), hint="")
+    if chat.is_pending or chat.awaits_partner:
+        return WrongStep(interface_text("chat.waiting_for_reply", lang), hint="")
+    if not chat.last_failed and task.unanswered_turn(lang) is not None:
+        return WrongStep(interface_text("chat.label_first", lang), hint="")
+    return None
 
 
 def user_event(turn: StoredTurn) -> bytes:

@@ -11,7 +11,7 @@ import { showEnding } from "./ending.js";
 import { showAlert, showError, showFrame, showStep, startFrame } from "./frame.js";
 import { showJudge } from "./judge.js";
 import { setKeys, startKeys } from "./keys.js";
-import { apply, onState, state, t } from "./session.js";
+import { apply, onState, state, t, version } from "./session.js";
 import { showTraining } from "./training.js";
 import { showTutorial } from "./tutorial.js";
 import { leaveWaiting, showWaiting } from "./waiting.js";
@@ -61,8 +61,9 @@ const position = ({ step, training, task }) =>
 
 /** After a while in the background, something may have happened elsewhere. */
 async function catchUp() {
+  const before = version();
   const next = await get("state");
-  if (position(next) !== position(state())) apply(next);
+  if (version() === before && position(next) !== position(state())) apply(next);
 }
 
 async function heartbeat() {

@@ -11,7 +11,7 @@ import { focusQuestion, setKeys } from "./keys.js";
 import { Labels } from "./labels.js";
 import { Live } from "./live.js";
 import { card, instructions, personaCards, personaList, transcript } from "./material.js";
-import { adopt, apply, state, t } from "./session.js";
+import { adopt, apply, state, t, version } from "./session.js";
 import { follow } from "./stream.js";
 import { TurnList } from "./turns.js";
 
@@ -70,10 +70,10 @@ class Chat {
     this.live?.start();
   }
 
-  /** Show what the server has. @param {any} task */
-  update(task) {
+  /** Show what the server has. @param {any} task @param {boolean} [fresh] no answer was given since it was asked */
+  update(task, fresh = true) {
     this.task = task;
-    if (this.labels.waiting === 0) this.labels.take(task);
+    if (fresh && this.labels.waiting === 0) this.labels.take(task);
     // Whether the partner is a person or a bot must not show: without words there is nothing to see of either.
     const turns = task.chat.turns.filter((/** @type {any} */ turn) => !this.live || !turn.pending);
     const last = turns.findLastIndex((/** @type {any} */ turn) => turn.mine);
@@ -121,8 +121,19 @@ class Chat {
     const open = this.list.missing();
     if (this.busy || open) return focusQuestion(open);
     const message = { text, key: newKey() };
+    this.busy = true;
     remember(`${this.assignment}.unsent`, message);
     this.composer.fill("");
+    this.showControls();
+    await this.labels.settled(); // the server takes no message before the answers about the last reply
+    const refused = this.list.missing();
+    if (refused) {
+      this.busy = false;
+      remember(`${this.assignment}.unsent`, null);
+      this.composer.fill(text);
+      this.showControls();
+      return focusQuestion(refused);
+    }
     this.live?.sent();
     return this.exchange(message);
   }
@@ -175,11 +186,15 @@ class Chat {
 
   /** Read the state, which knows how many turns there are and what may be done. */
   async reload() {
-    const now = await get("state");
-    if (this.leaving.signal.aborted) return;
+    let asked, answers, now;
+    do {
+      [asked, answers] = [version(), this.labels.changes];
+      now = await get("state");
+      if (this.leaving.signal.aborted) return;
+    } while (version() !== asked); // another state came in between, and may be the newer one
     if (now.step !== "work" || now.task?.assignment !== this.assignment) return apply(now);
     adopt(now);
-    this.update(now.task);
+    this.update(now.task, this.labels.changes === answers);
   }
 
   /** @param {string} turn @returns {boolean} whether it is shown */

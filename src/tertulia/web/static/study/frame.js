@@ -145,6 +145,25 @@ export function showStep(...content) {
 }
 
 /**
+ * An action that is ignored while it is under way: a double click, or Enter twice, is meant once.
+ * @template {any[]} A
+ * @param {(...given: A) => unknown} action
+ * @returns {(...given: A) => Promise<unknown>}
+ */
+export function exclusive(action) {
+  let running = false;
+  return async (...given) => {
+    if (running) return undefined;
+    running = true;
+    try {
+      return await action(...given);
+    } finally {
+      running = false;
+    }
+  };
+}
+
+/**
  * A button with a text.
  * @param {string} id
  * @param {string} text
@@ -153,7 +172,7 @@ export function showStep(...content) {
  * @returns {HTMLElement}
  */
 export function button(id, text, onclick, look = "") {
-  const act = async (/** @type {Event} */ event) => onclick(event);
+  const act = exclusive(onclick);
   const props = { type: "button", class: `button ${look}`.trim(), id };
   return h("button", { ...props, onclick: (/** @type {Event} */ event) => act(event).catch(showError) }, text);
 }

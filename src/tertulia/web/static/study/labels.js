@@ -22,6 +22,7 @@ export class Labels {
     /** @type {Promise<void>} */
     this.queue = Promise.resolve();
     this.waiting = 0;
+    this.changes = 0; // answers given and saved so far: what was read before the last of them is old
     /** Warnings about texts, by target. @type {Map<string, string>} */
     this.warnings = new Map();
     this.since = performance.now();
@@ -65,12 +66,14 @@ export class Labels {
   /** @param {string} path @param {() => any} body known when all before it has been saved; empty to send nothing */
   send(path, body) {
     this.waiting += 1;
+    this.changes += 1;
     showSaved("saving");
     this.queue = this.queue.then(async () => {
       const sent = body();
       try {
         const answer = sent ? await api.post(path, sent) : null;
         this.waiting -= 1;
+        this.changes += 1;
         this.undoKey = answer?.undo_key ?? null;
         if (this.waiting > 0) return; // what the page shows is newer than this answer
         if (answer) this.take(answer);

@@ -55,6 +55,7 @@ export class Live {
   async handle(event, data) {
     if (event === "typing") return this.show(t("chat.typing"), TYPING_SHOWN_MS);
     if (event === "turn" && this.chat.knows(data.id)) return undefined; // the stream begins with all of them
+    if (event === "turn" && data.mine) return this.chat.reload(); // says nothing about the partner
     this.show(event === "partner" && data.state === "away" ? t("chat.partner_away") : "");
     if (event === "error") showAlert(t("error.bot"));
     return this.chat.reload();

@@ -2,6 +2,7 @@
 
 /** @type {any} */
 let current = null;
+let taken = 0;
 /** @type {(state: any) => void} */
 let show = () => {};
 
@@ -14,14 +15,18 @@ export function onState(view) {
 
 /** Take a state from the server and show it. @param {any} next */
 export function apply(next) {
-  current = next;
+  adopt(next);
   show(next);
 }
 
 /** Take a state without showing it: the view that asked for it does so itself. @param {any} next */
 export function adopt(next) {
   current = next;
+  taken += 1;
 }
+
+/** How many states were taken so far: one that was asked for before the last of them is old. */
+export const version = () => taken;
 
 /**
  * A string of the interface with its {names} filled in.

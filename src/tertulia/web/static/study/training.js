@@ -2,7 +2,7 @@
 
 import { h } from "../dom.js";
 import { post } from "./api.js";
-import { button, buttons, showAlert, showError, showStep } from "./frame.js";
+import { button, buttons, exclusive, showAlert, showError, showStep } from "./frame.js";
 import { focusQuestion, setKeys } from "./keys.js";
 import { card, documentCard, instructions, responseCards } from "./material.js";
 import { singleQuestion } from "./questions.js";
@@ -49,13 +49,13 @@ function showFeedback(next, feedback) {
 export function showTraining(now) {
   const { index, of, attempts_left: left, view, question } = now.training;
   const { group, answer } = singleQuestion({ ...question, optional: false, when: null });
-  const submit = async () => {
+  const submit = exclusive(async () => {
     const missing = group.missing();
     if (missing) return showAlert(t("answer.missing", { question: question.text })), focusQuestion(missing);
     showAlert("");
     const { feedback, ...next } = await post("training", { index, value: answer() });
     return feedback ? showFeedback(next, feedback) : apply(next);
-  };
+  });
   const position = t("progress.position", { number: index + 1, total: of });
   const send = button("submit", t("button.submit"), submit, "strong");
   showStep(

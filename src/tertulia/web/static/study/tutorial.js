@@ -2,7 +2,7 @@
 
 import { h } from "../dom.js";
 import { post } from "./api.js";
-import { button, buttons, prose, showError, showStep } from "./frame.js";
+import { button, buttons, exclusive, prose, showError, showStep } from "./frame.js";
 import { setKeys } from "./keys.js";
 import { apply, t } from "./session.js";
 
@@ -14,10 +14,10 @@ export function showTutorial(now, at = pageFromAddress()) {
   const index = Math.max(0, Math.min(at, pages.length - 1));
   const last = index === pages.length - 1;
   history.replaceState(null, "", `#page-${index + 1}`);
-  const finish = async () => {
+  const finish = exclusive(async () => {
     history.replaceState(null, "", location.pathname);
     apply(await post("tutorial"));
-  };
+  });
   const next = () => (last ? finish().catch(showError) : showTutorial(now, index + 1));
   showStep(
     h(

@@ -2,8 +2,9 @@
 
 import { h } from "../dom.js";
 import { post } from "./api.js";
+import { reloadAfter } from "./form.js";
 import { showError, showStep } from "./frame.js";
-import { apply, t } from "./session.js";
+import { apply, t, version } from "./session.js";
 
 const POLL_MS = 1500;
 let timer = 0;
@@ -40,12 +41,13 @@ export function showWaiting(now) {
     bar.value = of - left();
     if (performance.now() - polled < POLL_MS) return;
     polled = performance.now() + 60_000; // not again before this one is answered
-    poll().catch(showError).finally(() => (polled = performance.now()));
+    poll().catch(reloadAfter).catch(showError).finally(() => (polled = performance.now()));
   }, 250);
 }
 
 /** Say that we are still here, and see whether somebody has come. */
 async function poll() {
+  const before = version();
   const next = await post("join");
-  if (next.step !== "waiting") apply(next);
+  if (version() === before && next.step !== "waiting") apply(next);
 }

@@ -1,0 +1,54 @@
+"""`tertulia judge llm` and `tertulia judge ppi`: a language model as a judge, and people's verdict with its help."""
+
+from tertulia.cli.command import command
+from tertulia.cli.output import Bars, err, out, print_json, print_problems
+from tertulia.cli.report import print_report
+from tertulia.core.codec import Problems
+from tertulia.core.dialogue import Json
+from tertulia.judge.llm.config import LlmJudgeConfig
+from tertulia.judge.ppi import PpiConfig, run_ppi
+from tertulia.judge.report import report_run, save_judged
+from tertulia.judge.runs import check_out, describe_data
+
+
+@command(LlmJudgeConfig)
+def llm(settings: LlmJudgeConfig, *, as_json: bool) -> None:
+    """Ask a language model what people are asked in studies, and how far it agrees with people.
+
+    Answers are kept: the same command goes on where it was interrupted, and a finished one makes no calls.
+    """
+    from tertulia.judge.llm.run import describe_cost, planned_judge, run_llm  # an HTTP client, for this judge only
+
+    check_out(settings.out)
+    problems = Problems()
+    with Bars() as bars:
+        bars.step("Reading")
+        with planned_judge(settings, problems) as plan:
+            if settings.dry_run:
+                cost: Json = plan.cost._asdict()
+                print_json(cost) if as_json else out.print(describe_cost(plan.cost), markup=False)
+                return
+            err.print(describe_cost(plan.cost), markup=False, soft_wrap=True)
+            run = run_llm(plan, settings, bars)
+        bars.step("Reporting")
+        if settings.out:
+            data = [describe_data(path, None) for path in settings.data]
+            about = data[0] if len(data) == 1 else {"files": data, "digest": " ".join(one["digest"] for one in data)}
+            report = save_judged(run, settings.out, data=about)
+        else:
+            report = report_run(run, plots=False)
+    print_report(report, as_json=as_json)
+    print_problems(problems)
+
+
+@command(PpiConfig)
+def ppi(settings: PpiConfig, *, as_json: bool) -> None:
+    """Estimate what people would say about all units from their labels of a random part and a judge's of all.
+
+    Intervals are valid whatever the judge is worth; the better it is, the more labels of people it saves.
+    """
+    check_out(settings.out)
+    run = run_ppi(settings)
+    data = {"human": str(settings.human), "judge": str(settings.judge), "digest": ""}
+    report = save_judged(run, settings.out, data=data) if settings.out else report_run(run, plots=False)
+    print_report(report, as_json=as_json)

@@ -1,0 +1,85 @@
+"""The likelihood of given texts under a generator: of each text as the next turn after a prompt of turns.
+
+Metrics score many continuations of the same context (follow-ups of a reply), and several metrics ask for the same
+ones. So a prompt is encoded once for all its continuations, prompts of similar length share a batch, and every result
+is remembered. The speakers take turns, and the model speaks for whoever says the continuation.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from tertulia.models.generator import DialogueView, Generator, Nll, eval_mode
+from tertulia.models.hf.generator import HuggingFaceGenerator
+from tertulia.models.likelihood import log_likelihoods
+
+MAX_TURNS = 6
+"""Turns of a prompt that the model reads, the last ones: what is further back changes little and costs time."""
+BATCH_TOKENS = 2048
+"""Tokens encoded together: prompts, padding included, and continuations."""
+
+
+class LogLikelihood(NamedTuple):
+    """How probable a text is."""
+
+    logprob: float
+    """Natural logarithm of its probability, the end of the turn included."""
+    tokens: int
+    """Its tokens, the end of the turn included if the model has one."""
+
+
+class TextScorer:
+    """A generator that scores given texts; the resource "language_model" of metrics."""
+
+    def __init__(self, model: Generator, *, name: str = "", max_turns: int = MAX_TURNS) -> None:
+        self.model, self.name, self.max_turns = model, name, max_turns
+        self._scores: dict[tuple[tuple[str, ...], str], LogLikelihood] = {}
+
+    def log_likelihoods(self, prompts: Sequence[tuple[str, ...]], continuations: Sequence[str]) -> list[LogLikelihood]:
+        """The likelihood of each continuation as the next turn after the turns of its prompt, in order."""
+        pairs = [(tuple(prompt[-self.max_turns :]), text) for prompt, text in zip(prompts, continuations, strict=True)]
+        new: dict[tuple[str, ...], list[str]] = {}
+        for prompt, text in dict.fromkeys(pairs):
+            if (prompt, text) not in self._scores:
+                new.setdefault(prompt, []).append(text)
+        with eval_mode(self.model):
+            for group in self._batches(new):
+                scored = [(prompt, text) for prompt in group for text in new[prompt]]
+                self._scores.update(zip(scored, self._score(scored), strict=True))
+        return [self._scores[pair] for pair in pairs]
+
+    def _batches(self, new: dict[tuple[str, ...], list[str]]) -> list[list[tuple[str, ...]]]:
+        """Prompts of similar length together."""
+        encode = self.model.tokenizer.encode
+        lengths = {prompt: sum(len(encode(text)) + 2 for text in prompt) for prompt in new}
+        batches: list[list[tuple[str, ...]]] = []
+        batch: list[tuple[str, ...]] = []
+        behind = 0  # tokens of the batch's continuations
+        for prompt in sorted(new, key=lengths.__getitem__):
+            own = sum(len(encode(text)) + 1 for text in new[prompt])
+            if batch and lengths[prompt] * (len(batch) + 1) + behind + own > BATCH_TOKENS:
+                batches.append(batch)
+                batch, behind = [], 0
+            batch.append(prompt)
+            behind += own
+        return [*batches, batch] if batch else batches
+
+    @torch.inference_mode()
+    def _score(self, pairs: Sequence[tuple[tuple[str, ...], str]]) -> list[LogLikelihood]:
+        views = [view_before(prompt).with_turn(text) for prompt, text in pairs]
+        if isinstance(self.model, HuggingFaceGenerator):  # it encodes each prompt once, and continues it in one pass
+            nll: Nll = self.model.nll(views, target_turns="last")
+            return [LogLikelihood(-n, t) for n, t in zip(nll.total.tolist(), nll.tokens.tolist(), strict=True)]
+        sums = log_likelihoods(self.model, views, score="sum")
+        counts = [len(self.model.tokenizer.encode(text)) + 1 for _, text in pairs]
+        return [LogLikelihood(*pair) for pair in zip(sums, counts, strict=True)]
+
+
+def view_before(turns: Sequence[str]) -> DialogueView:
+    """The turns as whoever speaks next sees them: the last turn is the other one's, and the speakers alternate.
+
+    >>> view_before(("Hi!", "Hello.", "Tea?")).own
+    (False, True, False)
+    """
+    return DialogueView(tuple(turns), tuple((len(turns) - i) % 2 == 0 for i in range(len(turns))))

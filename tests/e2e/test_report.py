@@ -1,0 +1,215 @@
+"""A report in a real browser, opened from the disk: hostile texts, keyboard, screen readers, phones, paper."""
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from tertulia.core.score import Score
+from tertulia.judge.report import report_run
+from tertulia.judge.runs import JudgedItem, JudgedRun, Subject, identified
+from tertulia.metrics.metric import MetricInfo
+
+pytestmark = pytest.mark.slow
+
+EVIL = "</script><img src=x onerror=\"document.title='owned'\">\u2028 \u202eright to left <!-- {{x}}"
+ARABIC = "مرحبا كيف حالك"
+LONG = "long " * 20_000
+UNITS = 50
+PHONE = {"viewport": {"width": 360, "height": 640}, "is_mobile": True, "has_touch": True}
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A report whose texts, names, ids and metrics are hostile; its address."""
+    scores, items = [], []
+    metrics = ("quality", *(f"metric {k}" for k in range(6)))
+    for k, bot in enumerate(("plain", EVIL)):
+        units = tuple(f"unit {i:02} {EVIL if i == 0 else ''}" for i in range(UNITS))
+        for m, metric in enumerate(metrics):
+            values = tuple((i * (m + 1) % UNITS) / UNITS + k / 10 for i in range(UNITS))
+            scores.append(Score(bot, "", metric, units, values, units))
+        for i, unit in enumerate(units):
+            source = {"bot": "tfidf", "seed": i, "settings": {"k": EVIL}}
+            said = {0: EVIL, 1: LONG, 2: ARABIC}.get(i, f"reply {i} needle-{i * 7:03}")
+            turns = [{"speaker": EVIL, "text": "Hi!"}, {"speaker": "B", "text": said, "provenance": source}]
+            items.append(JudgedItem(unit, {"turns": turns, "judged": "B", "rater": "r1"}, bot))
+    run = JudgedRun(
+        verb="conversations",
+        config={"seed": 0, "evil": EVIL},
+        subjects=(Subject("plain", "tfidf", "tfidf", "f00d"), Subject(EVIL)),
+        settings=("",),
+        scores=tuple(scores),
+        metrics={name: MetricInfo(name, "conversation", summary=EVIL) for name in metrics},
+        items=tuple(items),
+        notes=(EVIL,),
+    )
+    file = tmp_path_factory.mktemp("report") / "report.html"
+    report_run(identified(run)).save_html(file)
+    return file.as_uri()
+
+
+@pytest.fixture
+def opened(chromium: Browser, report: str) -> Iterator[Any]:
+    """Opens the report; nothing may be requested from elsewhere, and nothing may go wrong in the console."""
+    contexts, problems = [], []
+
+    def visit(**options: Any) -> Page:
+        context = chromium.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: problems.append(message.text))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("request", lambda request: problems.append(request.url) if request.url.startswith("http") else None)
+        page.goto(report)
+        expect(page.locator("html[data-ready=yes]")).to_have_count(1)
+        return page
+
+    yield visit
+    for context in contexts:
+        context.close()
+    assert problems == []
+
+
+def open_cell(page: Page, row: int = 0) -> None:
+    page.locator("tbody tr").nth(row).locator(".cell").first.click()
+    expect(page.locator(".units > li")).to_have_count(20)
+
+
+def violations(page: Page) -> list[str]:
+    rules = Axe().run(page).response["violations"]
+    return [f"{rule['id']}: {node['html'][:150]} {node['failureSummary']}" for rule in rules for node in rule["nodes"]]
+
+
+def test_a_cell_leads_to_units_texts_and_provenance(opened: Any) -> None:
+    page = opened()
+    open_cell(page)
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("heading")).to_have_text("plain: quality")
+    expect(dialog.locator("dl").first).to_contain_text("f00d")
+    expect(dialog.get_by_role("status")).to_have_text(f"1 to 20 of {UNITS}")
+    first = dialog.locator(".units > li").first
+    first.locator("summary").first.click()
+    expect(first.locator(".turn.judged")).to_contain_text(EVIL)
+    first.get_by_text("Provenance").click()
+    expect(first.locator(".turn.judged dl")).to_contain_text("Seed")
+    expect(first).to_contain_text("r1")
+    assert page.title() != "owned"
+    assert page.locator("img").count() == 0
+    dialog.get_by_label("Order").select_option("highest")
+    expect(dialog.locator(".units .value").first).to_have_text("0.980")
+    dialog.get_by_label("Search").fill("NEEDLE-070")
+    expect(dialog.locator(".units > li")).to_have_count(1)
+    expect(dialog.locator(".snippet")).to_have_text("reply 10 needle-070")
+    with page.expect_download() as download:
+        dialog.get_by_role("button", name="CSV of these units").click()
+    rows = list(csv.reader(io.StringIO(Path(download.value.path()).read_text(encoding="utf-8"))))
+    assert rows[1][0].startswith("unit 10")
+    assert rows[1][2] == "0.2"
+    dialog.get_by_label("Search").fill("nothing has this")
+    expect(dialog.get_by_role("status")).to_have_text("Nothing found.")
+
+
+def test_long_texts_are_cut_and_other_scripts_read_from_the_right(opened: Any) -> None:
+    page = opened()
+    open_cell(page)
+    units = page.locator(".units > li")
+    units.nth(1).locator("summary").first.click()
+    turn = units.nth(1).locator(".turn.judged")
+    assert len(turn.inner_text()) < 3000
+    turn.get_by_role("button", name="Show all").click()
+    assert len(turn.inner_text()) > 99_000
+    units.nth(2).locator("summary").first.click()
+    arabic = units.nth(2).locator(".turn.judged")
+    assert arabic.evaluate("node => getComputedStyle(node).direction") == "ltr"  # its first letter is the speaker's
+    assert ARABIC in arabic.inner_text()
+
+
+def test_every_table_can_be_saved_without_a_network(opened: Any) -> None:
+    page = opened()
+    tables, links = page.locator("table").count(), page.get_by_role("link", name="CSV of")
+    assert links.count() == tables >= 2
+    with page.expect_download() as download:
+        links.first.click()
+    assert download.value.suggested_filename == "figures.csv"
+    rows = list(csv.DictReader(io.StringIO(Path(download.value.path()).read_text(encoding="utf-8"))))
+    assert [row["subject"] for row in rows] == ["plain", EVIL]
+    assert float(rows[0]["quality low"]) < float(rows[0]["quality"]) == pytest.approx(0.49)
+
+
+def test_the_report_can_be_used_by_keyboard_and_linked_to(opened: Any, chromium: Browser, report: str) -> None:
+    page = opened()
+    keys = page.keyboard
+    cell = page.locator(".cell").nth(1)
+    cell.focus()
+    keys.press("Enter")
+    expect(page.locator(".units > li")).to_have_count(20)
+    expect(page.get_by_role("button", name="Close")).to_be_focused()
+    assert page.url.endswith("#cell-1")
+    keys.press("Tab")
+    expect(page.get_by_label("Search")).to_be_focused()
+    page.locator(".units summary").first.focus()
+    keys.press("Enter")
+    expect(page.locator(".units > li").first.locator(".conversation")).to_be_visible()
+    page.get_by_role("button", name="Next").press("Enter")
+    expect(page.get_by_role("status")).to_have_text(f"21 to 40 of {UNITS}")
+    keys.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(cell).to_be_focused()
+    linked = page.context.new_page()
+    linked.goto(f"{report}#cell-7")
+    expect(linked.locator("#cell-title")).to_contain_text("quality")
+    expect(linked.locator(".units > li")).to_have_count(20)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("device", [{}, PHONE], ids=["desktop", "phone"])
+def test_axe_finds_no_violation_and_nothing_is_cut_off(opened: Any, scheme: str, device: dict[str, Any]) -> None:
+    page = opened(color_scheme=scheme, reduced_motion="reduce", **device)
+    width = device.get("viewport", {"width": 1280})["width"]
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert violations(page) == []
+    open_cell(page)
+    page.locator(".units summary").first.click()
+    assert page.locator("dialog").evaluate("node => node.scrollWidth - node.clientWidth") <= 0
+    assert violations(page) == []
+
+
+def test_intervals_do_not_wrap_and_points_are_aligned(opened: Any) -> None:
+    page = opened()
+    heights = (
+        page.locator("section")
+        .first.locator("td.n .cell")
+        .evaluate_all("nodes => nodes.map((node) => node.getClientRects().length)")
+    )
+    assert set(heights) == {1}
+    points = page.evaluate(
+        """() => [...document.querySelectorAll("section:first-of-type tbody tr")].map((row) => {
+          const walker = document.createTreeWalker(row.querySelector(".cell"), NodeFilter.SHOW_TEXT);
+          const node = walker.nextNode();
+          const range = document.createRange();
+          const at = node.data.indexOf(".");
+          range.setStart(node, at);
+          range.setEnd(node, at + 1);
+          return range.getBoundingClientRect().left;
+        })"""
+    )
+    assert max(points) - min(points) < 0.5
+
+
+def test_paper_has_everything_but_the_controls(opened: Any) -> None:
+    page = opened()
+    page.emulate_media(media="print")
+    for hidden in ("nav", ".tools"):
+        expect(page.locator(hidden).first).to_be_hidden()
+    pdf = page.pdf(prefer_css_page_size=True)
+    assert pdf.startswith(b"%PDF")
+    page.set_viewport_size({"width": 1030, "height": 700})  # a landscape page
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    ends = page.locator(".wide > table").evaluate_all("tables => tables.map((table) => table.getBoundingClientRect())")
+    assert max(box["width"] for box in ends) <= 1031

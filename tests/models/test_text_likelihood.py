@@ -1,0 +1,72 @@
+"""Scores of given texts: what a plain pass over all tokens gives, the same alone and among others."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from tertulia.models.generator import Generator
+from tertulia.models.generators.transformer import Transformer, TransformerConfig
+from tertulia.models.hf.chat_model import ChatModel
+from tertulia.models.hf.generator import HuggingFaceGenerator
+from tertulia.models.text_likelihood import BATCH_TOKENS, TextScorer
+
+from .conftest import WORDS
+
+PROMPTS = [("hi", "hello", "do you like tea ?"), ("a baker",), ()]
+TEXTS = ["no , i like coffee !", "hello", "i like bread", "who are you ?", "hi", ""]
+PAIRS = [(prompt, text) for prompt in PROMPTS for text in TEXTS]
+
+
+def llama(tiny_models: Any) -> HuggingFaceGenerator:
+    chat = ChatModel.load(str(tiny_models.make("chat")))
+    chat.model.double()
+    return HuggingFaceGenerator(chat)
+
+
+def transformer() -> Generator:
+    torch.manual_seed(2)
+    config = TransformerConfig(d_model=16, heads=2, decoder_layers=2, max_length=128)
+    return Transformer.untrained(config, WORDS).double().eval()
+
+
+@pytest.mark.parametrize("kind", ["hugging face", "our own"])
+def test_a_text_has_the_likelihood_it_has_alone(kind: str, tiny_models: Any) -> None:
+    model = llama(tiny_models) if kind == "hugging face" else transformer()
+    together = TextScorer(model).log_likelihoods(*zip(*PAIRS, strict=True))
+    alone = [TextScorer(model).log_likelihoods([prompt], [text])[0] for prompt, text in PAIRS]
+    assert [one.logprob for one in together] == pytest.approx([one.logprob for one in alone], abs=1e-4)
+    assert [one.tokens for one in together] == [len(model.tokenizer.encode(text)) + 1 for _, text in PAIRS]
+    assert len({round(one.logprob, 3) for one in together}) == len(PAIRS)  # every prompt and every text matters
+
+
+def test_a_chat_model_reads_the_template_and_speaks_next(tiny_models: Any) -> None:
+    model = llama(tiny_models)
+    chat = "<|user|>hi<|end|><|assistant|>hello<|end|><|user|>tea?<|end|><|assistant|>"
+    ids = model.chat.tokenizer(chat + "yes<|end|>", add_special_tokens=False, return_tensors="pt")["input_ids"]
+    with torch.inference_mode():
+        logprobs = model.model(ids).logits.log_softmax(-1)[0, :-1].gather(1, ids[0, 1:, None])[:, 0]
+    (score,) = TextScorer(model).log_likelihoods([("hi", "hello", "tea?")], ["yes"])
+    assert score.tokens == 4
+    assert score.logprob == pytest.approx(float(logprobs[-4:].sum()), abs=1e-4)
+
+
+def test_results_are_remembered_and_only_the_last_turns_are_read(tiny_models: Any) -> None:
+    scorer = TextScorer(llama(tiny_models), max_turns=2)
+    prompts = [("old", "hi", "hello"), ("older", "hi", "hello"), ("hi", "hello")]
+    scores = scorer.log_likelihoods(prompts, ["yes"] * 3)
+    assert scores[0] == scores[1] == scores[2]
+    scorer.model = None  # type: ignore[assignment]  # from here on it could compute nothing new
+    with pytest.raises(AttributeError):
+        scorer.log_likelihoods(prompts, ["no"] * 3)
+
+
+def test_batches_hold_all_prompts_and_a_bounded_number_of_tokens(tiny_models: Any) -> None:
+    scorer = TextScorer(llama(tiny_models))
+    new = {(("word " * n).strip(),): ["yes", "no"] for n in range(1, 120)}
+    batches = scorer._batches(new)
+    assert sorted(prompt for batch in batches for prompt in batch) == sorted(new)
+    sizes = [max(len(prompt[0]) + 2 for prompt in batch) * len(batch) + 7 * len(batch) for batch in batches]
+    assert len(batches) > 5
+    assert max(sizes) <= BATCH_TOKENS
+    assert TextScorer(transformer()).log_likelihoods([], []) == []
