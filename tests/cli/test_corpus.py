@@ -9,7 +9,7 @@ import pytest
 from tertulia import sample
 from tertulia.core.codec import message_to_json
 from tertulia.core.config import resolve
-from tertulia.corpus.load import load_dialogues
+from tertulia.corpus.load import load_dialogues, load_exchanges
 from tertulia.corpus.mine import MineConfig
 
 Tertulia = Callable[..., Any]
@@ -281,3 +281,26 @@ def test_testset_takes_its_version_as_a_number(tertulia: Tertulia, tmp_path: Pat
     assert report["items"] == len(sample.dialogues("test"))
     assert len(out.read_text(encoding="utf-8").splitlines()) >= report["items"]
     assert tertulia("corpus", "testset", "--version", 3, "--out", out).code == 2
+
+
+def test_silver_writes_labelled_examples_and_replaces_nothing(tertulia: Tertulia, tmp_path: Path) -> None:
+    out = tmp_path / "silver.jsonl"
+    report = json.loads(tertulia("corpus", "silver", "--per-label", 20, "--out", out, "--json").out)
+    assert sum(row["examples"] for row in report["made"]) == 100
+    made = list(load_exchanges(out))
+    assert {exchange.label for exchange in made} == {row["label"] for row in report["made"]}
+    again = tertulia("corpus", "silver", "--per-label", 20, "--out", out)
+    assert again.code == 2
+    assert "exists" in again.stderr
+    assert "Wrote 100 examples" in tertulia("corpus", "silver", "--per-label", 20, "--out", out, "--force").out
+    without = tertulia("corpus", "silver", without_evidence(tmp_path), "--out", tmp_path / "no.jsonl")
+    assert without.code != 0
+    assert "No dialogue has evidence" in without.stderr
+    assert not (tmp_path / "no.jsonl").exists()
+
+
+def without_evidence(folder: Path) -> Path:
+    """A file of dialogues without evidence."""
+    file = folder / "plain.jsonl"
+    file.write_text(json.dumps(GOOD) + "\n", encoding="utf-8")
+    return file

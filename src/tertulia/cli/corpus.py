@@ -1,4 +1,4 @@
-"""`tertulia corpus ...`: list, get, show, stats, convert; mine, erase, split and testset have modules of their own."""
+"""`tertulia corpus ...`: list, get, show, stats, convert; the other commands have modules of their own."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -9,7 +9,7 @@ from rich.text import Text
 
 from tertulia.cli.command import AsJson, command
 from tertulia.cli.corpus_mine import erase, mine
-from tertulia.cli.corpus_sets import ranking_set, split
+from tertulia.cli.corpus_sets import ranking_set, silver, split
 from tertulia.cli.help import App
 from tertulia.cli.output import Bars, err, out, print_json, print_problems, print_table
 from tertulia.cli.show import show_dialogue, show_exchange, show_sample
@@ -169,6 +169,7 @@ def convert(settings: ConvertConfig, *, as_json: bool) -> None:
 
 app.command()(split)
 app.command("testset")(ranking_set)
+app.command()(silver)
 app.command()(mine)
 app.command()(erase)
 

@@ -1,15 +1,20 @@
-"""`tertulia corpus split` and `tertulia corpus testset`: splits, and test sets for ranking."""
+"""`tertulia corpus split`, `testset` and `silver`: splits, test sets for ranking, silver data for grounding."""
 
+from collections import Counter
+
+from tertulia import sample
 from tertulia.cli.command import command
 from tertulia.cli.output import Bars, out, print_json, print_problems, print_table
 from tertulia.core.codec import Problems
 from tertulia.core.config import save
 from tertulia.core.dialogue import Dialogue
+from tertulia.core.errors import UsageError
 from tertulia.corpus.config import ReadConfig
-from tertulia.corpus.load import load_dialogues
+from tertulia.corpus.load import SAMPLE, load_dialogues
+from tertulia.corpus.silver.generate import SilverConfig, grounded_dialogue, silver_exchanges
 from tertulia.corpus.split import SplitConfig, author_overlap, split_dialogues
 from tertulia.corpus.testsets import TestSetConfig, make_test_set, save_test_set
-from tertulia.corpus.write import save_dialogues
+from tertulia.corpus.write import check_target, save_dialogues, save_exchanges
 
 
 @command(SplitConfig)
@@ -54,6 +59,32 @@ def ranking_set(settings: TestSetConfig, *, as_json: bool) -> None:
         print_json({"out": str(settings.out), "items": len(items), "mean_context_turns": mean})
     else:
         out.print(f"Wrote {len(items)} items with {mean:.1f} turns of context on average to {settings.out}")
+    print_problems(problems)
+
+
+@command(SilverConfig)
+def silver(settings: SilverConfig, *, as_json: bool) -> None:
+    """Make labelled data for grounding classifiers from dialogues with evidence (BEGIN's recipe)."""
+    check_target(settings.out, format="exchanges")
+    if settings.out.exists() and not settings.force:
+        raise UsageError(f"{settings.out} exists.", hint="Name another file with --out, or replace it with --force.")
+    problems = Problems()
+    with Bars() as bars:
+        bars.step("Reading")
+        if settings.target == SAMPLE:
+            dialogues = [grounded_dialogue(exchange) for exchange in sample.grounded()]
+        else:
+            dialogues = _read(settings, problems)
+        exchanges = silver_exchanges(dialogues, settings, progress=bars)
+        save_exchanges(exchanges, settings.out)
+    counts = Counter((str(e.label), str(e.response.meta["operation"])) for e in exchanges)
+    rows = sorted((label, operation, count) for (label, operation), count in counts.items())
+    if as_json:
+        names = ("label", "operation", "examples")
+        print_json({"out": str(settings.out), "made": [dict(zip(names, row, strict=True)) for row in rows]})
+    else:
+        print_table(("label", "operation", "examples"), rows)
+        out.print(f"Wrote {len(exchanges)} examples to {settings.out}")
     print_problems(problems)
 
 

@@ -4,29 +4,30 @@ Every example is an `Exchange` with one passage of evidence, the turn before, a 
 in `meta["operation"]` what made it. Labels get the same number of examples, and operations of a label take turns, so
 that no single trick dominates. Nothing is annotated by people: that is what makes it silver.
 
-| label | operations |
-|---|---|
-| entailment | a human reply that rests on its evidence; the evidence shortened, opened like a reply, or retold in parts |
-| contradiction | negation; an antonym; both also on a human reply that rests on its evidence |
-| hallucination | other names, other numbers, exchanged roles, another verb; half of one sentence with half of another; a human reply on the topic that its evidence does not support; a personal remark beside a piece of evidence (experience and opinion count); a language model without or with wrong evidence |
-| off-topic | a reply from another conversation; a sentence of evidence about something else |
-| generic | a human reply without content of its own; a language model at low temperature |
+- entailment: a human reply that rests on its evidence; the evidence shortened, opened like a reply, or retold in parts
+- contradiction: negation; an antonym; the negation of a human reply that rests on its evidence
+- hallucination: other names, other numbers, exchanged roles, another verb; half of one sentence with half of another;
+  another fact of the topic; a human reply on the topic that its evidence does not support; a personal remark beside a
+  piece of evidence (BEGIN counts experience and opinion as hallucination)
+- off-topic: a reply from another conversation; a sentence of evidence about something else
+- generic: a human reply without content of its own, or about oneself only
 """
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from pydantic import Field
 
-from tertulia.core.config import Config
 from tertulia.core.dialogue import Dialogue, Evidence, Exchange, Turn
 from tertulia.core.english import STOP_WORDS, content_words, has_first_person, names_in
 from tertulia.core.errors import DataError
 from tertulia.core.grounding import LABELS, GroundingLabel
 from tertulia.core.progress import Progress, Silent
 from tertulia.core.text import sentences, words
+from tertulia.corpus.config import ReadConfig
 from tertulia.corpus.silver.negation import negate
 from tertulia.corpus.silver.perturb import change_names, change_numbers, change_verb, swap_roles, use_antonym
 
@@ -50,13 +51,15 @@ FILLERS = (
     "basically", "usually", "mostly", "used", "some", "very", "many", "first", "just", "around", "probably", "name",
 )  # fmt: skip
 """Words that a retelling adds without adding a fact worth the name."""
-Writer = Callable[[Sequence[Exchange]], list[str]]
-"""Replies of a language model, one for each exchange (whose response is empty)."""
 
 
-class SilverConfig(Config):
-    """How much silver data to make."""
+class SilverConfig(ReadConfig):
+    """From what silver data is made, and how much."""
 
+    out: Path = Path("silver.jsonl")
+    """File to write."""
+    force: bool = False
+    """Replace the file if it exists."""
     per_label: int = Field(2000, ge=1)
     """Examples of each label."""
     seed: int = 0
@@ -97,11 +100,7 @@ Operation = Callable[[Situation, _Material, random.Random], _Made | None]
 
 
 def silver_exchanges(
-    dialogues: Iterable[Dialogue],
-    config: SilverConfig,
-    *,
-    write: Writer | None = None,
-    progress: Progress | None = None,
+    dialogues: Iterable[Dialogue], config: SilverConfig, *, progress: Progress | None = None
 ) -> list[Exchange]:
     """Labelled exchanges, the same number of each label, in random order."""
     bars = progress or Silent()
@@ -119,10 +118,14 @@ def silver_exchanges(
     made: list[Exchange] = []
     for label, operations in OPERATIONS.items():
         made += _of_label(label, operations, material, config.per_label, rng, bars)
-    if write:
-        made = _written(made, material, config.per_label, write, rng, bars)
     rng.shuffle(made)
     return made
+
+
+def grounded_dialogue(exchange: Exchange) -> Dialogue:
+    """An exchange with its evidence as a dialogue, so that collections of grounded replies can be used too."""
+    turns = (*exchange.context, exchange.response)
+    return Dialogue(exchange.id, turns, evidence=exchange.evidence)
 
 
 def _situations(dialogue: Dialogue, rng: random.Random) -> Iterator[Situation]:
@@ -181,47 +184,6 @@ def _exchange(label: GroundingLabel, operation: str, situation: Situation, made:
         evidence=(Evidence(made.evidence),),
         label=label,
     )
-
-
-def _written(
-    made: list[Exchange], material: _Material, wanted: int, write: Writer, rng: random.Random, bars: Progress
-) -> list[Exchange]:
-    """A third of the hallucinations and of the generic replies, replaced by what a language model says.
-
-    For hallucinations it sees perturbed evidence, or none, and is checked against the true one; for generic replies it
-    sees none and must have said nothing of the evidence.
-    """
-    count = max(1, wanted // 3)
-    asked: list[tuple[Situation, str]] = []
-    for _ in range(3 * count):
-        situation = rng.choice(material.situations)
-        asked.append((situation, rng.choice(("", _perturbed(situation, material, rng) or ""))))
-    bars.step("A language model replies", total=len(asked))
-    replies = write([_question(situation, shown) for situation, shown in asked])
-    bars.advance(len(asked))
-    hallucinated, generic = [], []
-    for (situation, shown), reply in zip(asked, replies, strict=True):
-        share, size = share_in(reply, situation.evidence), len(content_words(reply))
-        name = "language model, wrong evidence" if shown else "language model, no evidence"
-        result = _Made(situation.evidence, reply)
-        if size >= 4 and share < SUPPORTED + 0.1:
-            hallucinated.append(_exchange("hallucination", name, situation, result, len(hallucinated) + wanted))
-        elif reply and size < 4:
-            generic.append(_exchange("generic", name, situation, result, len(generic) + wanted))
-    kept = {"hallucination": hallucinated[:count], "generic": generic[:count]}
-    room = {label: wanted - len(new) for label, new in kept.items()}
-    old: list[Exchange] = []
-    for exchange in made:
-        label = str(exchange.label)
-        if label not in room or room[label] > 0:
-            old.append(exchange)
-            room[label] = room.get(label, 0) - 1
-    return [*old, *kept["hallucination"], *kept["generic"]]
-
-
-def _question(situation: Situation, shown: str) -> Exchange:
-    evidence = (Evidence(shown),) if shown else ()
-    return Exchange("", (Turn("user", situation.previous),), Turn("bot", ""), evidence=evidence)
 
 
 def share_in(text: str, evidence: str) -> float:
@@ -300,23 +262,6 @@ def _antonym(situation: Situation, _: _Material, rng: random.Random) -> _Made | 
     return _Made(situation.others[0], changed) if changed else None
 
 
-def _perturbed(situation: Situation, material: _Material, rng: random.Random) -> str | None:
-    """Evidence with names, numbers, roles or verbs changed; two changes where two apply."""
-    sentence = situation.evidence
-    changes: list[Callable[[str], str | None]] = [
-        lambda text: change_names(text, material.names, rng),
-        lambda text: change_numbers(text, rng),
-        lambda text: swap_roles(text, rng),
-        lambda text: change_verb(text, rng),
-    ]
-    rng.shuffle(changes)
-    done = 0
-    for change in changes:
-        if done < 2 and (new := change(sentence)):
-            sentence, done = new, done + 1
-    return sentence if done else None
-
-
 def _other_facts(change: str) -> Operation:
     def operation(situation: Situation, material: _Material, rng: random.Random) -> _Made | None:
         sentence = situation.others[0]
@@ -389,7 +334,11 @@ def _personal_reply(situation: Situation, _: _Material, __: random.Random) -> _M
 
 
 OPERATIONS: dict[GroundingLabel, dict[str, Operation]] = {
-    "entailment": {"human reply, supported": _human_supported, "evidence as a reply": _copied, "evidence retold": _retold},
+    "entailment": {
+        "human reply, supported": _human_supported,
+        "evidence as a reply": _copied,
+        "evidence retold": _retold,
+    },
     "hallucination": {
         "other names": _other_facts("names"),
         "other numbers": _other_facts("numbers"),

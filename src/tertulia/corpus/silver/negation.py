@@ -103,7 +103,7 @@ def _base_form(word: str, before: str, following: str) -> tuple[str, str] | None
     determined = following in _DETERMINERS or following[:1].isdigit()
     if before in _DETERMINERS or before in _PREPOSITIONS:
         return None
-    if word in _IRREGULAR and before != ",":
+    if word in _IRREGULAR and before != "," and (determined or word not in _PARTICIPLES):
         return _IRREGULAR[word], "past"
     if word in _THIRD_PERSON:
         return _THIRD_PERSON[word], "third"
@@ -116,7 +116,12 @@ def _base_form(word: str, before: str, following: str) -> tuple[str, str] | None
     return None
 
 
-_DETERMINERS = frozenset("the a an his her its their my your our this that these those".split())
+_DETERMINERS = frozenset("the a an his her its their my your our".split())
+_PARTICIPLES = frozenset(
+    """brought built bought felt found heard held kept led left lost made meant met paid said sold sent spent stood
+    taught told thought understood won""".split()
+)
+"""Irregular forms that may be participles ("footprints left by astronauts"): verbs only before a determiner."""
 _PREPOSITIONS = frozenset("in on at to of for with by from".split())
 
 

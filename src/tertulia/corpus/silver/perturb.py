@@ -11,7 +11,8 @@ from tertulia.core.english import ANTONYMS, names_in
 
 _VERBS_PAST = """built bought sold wrote directed produced founded created designed discovered invented painted sang
 recorded released published won lost received left joined visited studied taught married played coached owned managed
-edited performed translated banned cancelled praised criticised opened closed destroyed financed hosted launched""".split()
+edited performed translated banned cancelled praised criticised opened closed destroyed financed hosted
+launched""".split()
 _VERBS_PRESENT = """builds buys sells writes directs produces creates designs makes paints sings records releases
 publishes wins loses receives leaves joins visits studies teaches plays coaches owns manages hosts opens""".split()
 _VERBS_BASE = (

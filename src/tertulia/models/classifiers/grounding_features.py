@@ -5,6 +5,7 @@ from others with a ROC-AUC of about .9 (BEGIN, Dziri et al. 2022). They are the 
 shown beside, and the input of the lexical classifier.
 """
 
+import itertools
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -116,7 +117,7 @@ def _row(evidence: _Text, previous: _Text, response: _Text, text: str) -> list[f
     size, length = max(1, len(content)), max(1, len(tokens))
     new = [word for word in content if word not in known]
     newer = [word for word in new if word not in before]
-    bigrams = set(zip(tokens, tokens[1:], strict=False))
+    bigrams = set(itertools.pairwise(tokens))
     pairs = set(zip(evidence.tokens, evidence.tokens[1:], strict=False))
     pairs_before = set(zip(previous.tokens, previous.tokens[1:], strict=False))
     subsequence = _common_subsequence(tokens, evidence.tokens)
