@@ -6,10 +6,13 @@ Texts are stored unchanged or not at all: cleaning them (`tertulia.core.text.cle
 import math
 from collections.abc import Mapping
 
+import orjson
+
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import UsageError
 from tertulia.store.records import NotFound
 
+_STRICT = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 NAME_LENGTH = 200
 """Maximum length of an owner, key, id or bot: PostgreSQL cannot index much more."""
 
@@ -45,19 +48,29 @@ def json_value(value: Json, what: str) -> Json:
     >>> json_value({"score": float("-inf"), "candidates": ("a", "b")}, "reply")
     {'score': None, 'candidates': ['a', 'b']}
     """
+    try:
+        text = orjson.dumps(value, option=_STRICT)
+    except TypeError:  # not JSON, or an integer that orjson does not know
+        return _walk(value, what)
+    if b"\\u0000" in text:
+        return _walk(value, what)
+    normal: Json = orjson.loads(text)  # there and back takes a tenth of the time of walking through it
+    return normal
+
+
+def _walk(value: Json, what: str) -> Json:
     match value:
         case str():
-            if not (value.isascii() and value.isprintable()):  # most texts are
-                check_text(value, what)
+            check_text(value, what)
             return value
         case float():
             return value if math.isfinite(value) else None
         case None | bool() | int():
             return value
         case list() | tuple():
-            return [json_value(item, what) for item in value]
+            return [_walk(item, what) for item in value]
         case dict() | Mapping():
-            return {json_value(str(key), what): json_value(item, what) for key, item in value.items()}
+            return {_walk(str(key), what): _walk(item, what) for key, item in value.items()}
     raise UsageError(f"The {what} contains a {type(value).__name__}, which is not a JSON type.")
 
 

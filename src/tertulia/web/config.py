@@ -64,7 +64,7 @@ class ServeConfig(Config):
     max_waiting: int = Field(default=1_024, ge=1)
     """Maximum length of a bot's queue; further requests get status 503."""
     store_threads: Annotated[int, Cli(hidden=True)] = Field(default=32, ge=1)
-    """Threads that access the database; what they write at the same time is committed together."""
+    """Threads for calls of the database that wait for it; messages and replies need none on SQLite."""
     keep_alive_seconds: Annotated[float, Cli(hidden=True)] = Field(default=15.0, gt=0)
     """How often an idle stream sends a comment, so that proxies do not close it."""
     stop_seconds: Annotated[float, Cli(hidden=True)] = Field(default=1.0, ge=0)
