@@ -117,7 +117,7 @@ def test_a_plugins_metric_is_selectable_reported_and_listed(run: Path, tmp_path:
     report = json.loads(python(*given, "--metric", "echo", "--metric", "f1", "--out", str(out), "--json"))
     (figure,) = (figure for figure in report["figures"] if figure["metric"] == "echo")
     assert (figure["value"], figure["n"]) == (0.0, 3)
-    assert '>echo ↑</th>' in (out / "report.html").read_text()
+    assert ">echo ↑</th>" in (out / "report.html").read_text()
     # The report needs the plugin no more: the run says how its metric is reduced.
     assert load_run(out).metrics["echo"].summary == "share of replies that repeat the message"
     assert load_run(out).estimates()["fresh", "none", "echo"].n == 3

@@ -1,6 +1,7 @@
 """What metrics need, and every metric of texts with it, on texts that nobody would write."""
 
 import math
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,6 @@ HOSTILE = (
     *("你好，你今天怎么样？", "नमस्ते दुनिया", "مرحبا بالعالم"),
     *("so " * 33_000, "x" * 100_000),
 )
-SPECS = {"training_turns": "sample"}
 
 
 def text_metrics() -> list[Metric]:
@@ -36,9 +36,16 @@ def text_metrics() -> list[Metric]:
     return metrics
 
 
-@cache
-def resource(name: str) -> Any:
-    return RESOURCES.get(name)(SPECS.get(name, ""))
+@pytest.fixture(scope="module")
+def resource(tiny_models: Any) -> Callable[[str], Any]:
+    """Resources by name, each loaded once: the defaults where there are any; a tiny language model saves minutes."""
+    labels = ("entailment", "neutral", "contradiction")
+    specs = {
+        "training_turns": "sample",
+        "language_model": f"hf:{tiny_models.make('chat')}",
+        "entailment": f"hf:{tiny_models.make_classifier('inference', labels)}",
+    }
+    return cache(lambda name: RESOURCES.get(name)(specs.get(name, "")))
 
 
 def batches(metric: Metric) -> list[list[Any]]:
@@ -54,7 +61,7 @@ def batches(metric: Metric) -> list[list[Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("metric", text_metrics(), ids=lambda metric: metric.name)
-def test_every_metric_gives_a_number_or_nan_for_any_text(metric: Metric) -> None:
+def test_every_metric_gives_a_number_or_nan_for_any_text(metric: Metric, resource: Callable[[str], Any]) -> None:
     resources = {name: resource(name) for name in metric.needs}
     for batch in batches(metric):
         units = [str(i) for i, _ in enumerate(batch)]

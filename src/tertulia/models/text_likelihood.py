@@ -18,6 +18,9 @@ MAX_TURNS = 6
 """Turns of a prompt that the model reads, the last ones: what is further back changes little and costs time."""
 BATCH_TOKENS = 2048
 """Tokens encoded together: prompts, padding included, and continuations."""
+MAX_TOKENS = 1024
+"""Tokens of a continuation that is scored. A longer one is no turn of a conversation, and its time grows squared."""
+TOO_LONG = float("nan"), 0
 
 
 class LogLikelihood(NamedTuple):
@@ -37,17 +40,30 @@ class TextScorer:
         self._scores: dict[tuple[tuple[str, ...], str], LogLikelihood] = {}
 
     def log_likelihoods(self, prompts: Sequence[tuple[str, ...]], continuations: Sequence[str]) -> list[LogLikelihood]:
-        """The likelihood of each continuation as the next turn after the turns of its prompt, in order."""
+        """The likelihood of each continuation as the next turn after the turns of its prompt, in order.
+
+        A continuation that does not fit into the model's window, or has more than `MAX_TOKENS`, has none: nan.
+        """
         pairs = [(tuple(prompt[-self.max_turns :]), text) for prompt, text in zip(prompts, continuations, strict=True)]
         new: dict[tuple[str, ...], list[str]] = {}
         for prompt, text in dict.fromkeys(pairs):
-            if (prompt, text) not in self._scores:
+            if (prompt, text) in self._scores:
+                continue
+            if self._fits(text):
                 new.setdefault(prompt, []).append(text)
+            else:
+                self._scores[prompt, text] = LogLikelihood(*TOO_LONG)
         with eval_mode(self.model):
             for group in self._batches(new):
                 scored = [(prompt, text) for prompt in group for text in new[prompt]]
                 self._scores.update(zip(scored, self._score(scored), strict=True))
         return [self._scores[pair] for pair in pairs]
+
+    def _fits(self, text: str) -> bool:
+        limit = MAX_TOKENS
+        if isinstance(self.model, HuggingFaceGenerator):
+            limit = min(limit, self.model.chat.max_reply_tokens(0) - 1)
+        return len(self.model.tokenizer.encode(text)) < limit
 
     def _batches(self, new: dict[tuple[str, ...], list[str]]) -> list[list[tuple[str, ...]]]:
         """Prompts of similar length together."""
