@@ -77,15 +77,15 @@ def test_a_request_reads_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None
     rater.begin()
     counts: Counter[str] = Counter()
 
-    def counted(kind: str, run: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        def count(work: Any) -> Any:
+    def counted(kind: str, run: Callable[..., Any]) -> Callable[..., Any]:
+        def count(*work: Any) -> Any:
             counts[kind] += 1
-            return run(work)
+            return run(*work)
 
         return count
 
-    for kind in ("read", "write"):
-        monkeypatch.setattr(lab.database, kind, counted(kind, getattr(lab.database, kind)))
+    for name, kind in {"read": "read", "write": "write", "submit": "write"}.items():
+        monkeypatch.setattr(lab.database, name, counted(kind, getattr(lab.database, name)))
 
     def taken(request: Callable[[], Any]) -> tuple[int, int]:
         counts.clear()
