@@ -43,15 +43,15 @@ def test_values_are_converted_in_both_directions(database: Database) -> None:
     def work(connection: Any) -> Any:
         ADD.run(connection, row("a", persona))
         ADD.run(connection, row("b", None), row("c", {}))
-        found = FIND.rows(connection, {"who": "ada"})
+        rows = FIND.rows(connection, {"who": "ada"})
         expected = connection.execute(FIND.statement, {"who": "ada"}).all()
-        return sorted(map(tuple, found), key=str), sorted(map(tuple, expected), key=str)
+        return sorted(map(tuple, rows), key=str), sorted(map(tuple, expected), key=str)
 
-    found, expected = database.write(work)
-    assert found == expected
-    assert sorted(each[0] for each in found) == ["a", "b", "c"]
-    assert ("a", persona, 3, NOW) in found
-    assert ("b", None, 3, NOW) in found
+    rows, expected = database.write(work)
+    assert rows == expected
+    assert sorted(each[0] for each in rows) == ["a", "b", "c"]
+    assert ("a", persona, 3, NOW) in rows
+    assert ("b", None, 3, NOW) in rows
 
 
 def test_updates_return_rows_and_none_for_no_match(database: Database) -> None:
