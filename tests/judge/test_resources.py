@@ -114,7 +114,7 @@ def test_word_vectors_from_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_default_word_vectors_know_what_is_related() -> None:
+def test_the_default_word_vectors_know_what_is_related(resource: Callable[[str], Any]) -> None:
     vectors = resource("word_vectors")
     batch = [ReplyExample("dog", other) for other in ("cat", "puppy", "spreadsheet")]
     cat, puppy, spreadsheet = metric_named("embedding average").measure(batch, {"word_vectors": vectors})[0].tolist()
