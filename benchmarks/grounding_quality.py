@@ -19,11 +19,11 @@ from sklearn.metrics import f1_score, roc_auc_score
 
 from common import finish
 from tertulia.core.dialogue import Exchange
-from tertulia.core.grounding import COARSE, LABELS
+from tertulia.core.grounding import COARSE, LABELS, GroundingInput
 from tertulia.corpus.load import load_dialogues, load_exchanges
 from tertulia.corpus.silver.generate import SilverConfig, silver_exchanges
 from tertulia.metrics.significance import bootstrap_mean
-from tertulia.models.classifiers.grounding_features import GroundingInput, grounding_features, overlap
+from tertulia.models.classifiers.grounding_features import grounding_features, overlap
 
 WEIGHTS = {"entailment": 1.6, "hallucination": 1.6, "generic": 1.2, "off-topic": 0.3, "contradiction": 0.1}
 """Balanced silver data has far more contradictions than bots write: how much an example of a label counts."""

@@ -193,6 +193,7 @@ CORE: dict[str, Function] = {
     "words": core_text.words,
     "tokens": core_text.tokens,
     "sentences": core_text.sentences,
+    "sentence_spans": core_text.sentence_spans,
     "ngrams": lambda text: sum(1 for _ in core_text.ngrams(text.split(), 3)),
     "is_question": core_text.is_question,
 }

@@ -6,9 +6,9 @@ import time
 import numpy as np
 import pytest
 
+from tertulia.core.grounding import GroundingInput
 from tertulia.models.classifiers.grounding_features import (
     FEATURES,
-    GroundingInput,
     _common_subsequence,
     _longest_run,
     grounding_features,

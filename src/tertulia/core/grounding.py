@@ -4,7 +4,9 @@ Five labels; `COARSE` maps them to the three of natural language inference. The 
 other labels, of which only "fully attributable" says that the evidence supports the response.
 """
 
-from typing import Final, Literal, get_args
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple, Protocol, get_args
 
 from tertulia.core.errors import DataError
 
@@ -34,6 +36,72 @@ _SPELLINGS: Final[dict[str, GroundingLabel]] = {
     "off topic": "off-topic",
     "offtopic": "off-topic",
 }
+
+
+class GroundingInput(NamedTuple):
+    """What a grounding classifier reads."""
+
+    evidence: str
+    previous: str
+    """The turn before the response; may be empty."""
+    response: str
+
+
+class Span(NamedTuple):
+    """A part of a text: the indices of its first character and of the one after its last."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceVerdict:
+    """How one sentence of a response relates to the evidence."""
+
+    span: Span
+    """Where the sentence is in the response."""
+    label: GroundingLabel
+    probabilities: tuple[float, ...]
+    """In the order of `LABELS`."""
+    unsupported: tuple[Span, ...] = ()
+    """The words that decided against it, as parts of the response: none if the sentence is supported."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroundingVerdict:
+    """How a response relates to its evidence, as a whole and sentence by sentence."""
+
+    label: GroundingLabel
+    probabilities: tuple[float, ...]
+    """In the order of `LABELS`."""
+    sentences: tuple[SentenceVerdict, ...]
+
+    @property
+    def support(self) -> float:
+        """The probability that the evidence supports the response."""
+        return self.probabilities[0]
+
+
+class GroundingClassifier(Protocol):
+    """Tells how responses relate to their evidence."""
+
+    @property
+    def name(self) -> str:
+        """What verdicts are attributed to: a name of the registry, or the folder and digest of a trained model."""
+        ...
+
+    def probabilities(self, inputs: Sequence[GroundingInput], /) -> list[tuple[float, ...]]:
+        """For each input the probabilities of `LABELS`, in their order; they add up to 1."""
+        ...
+
+
+def most_likely(probabilities: Sequence[float]) -> GroundingLabel:
+    """The label with the largest probability.
+
+    >>> most_likely((0.1, 0.5, 0.2, 0.1, 0.1))
+    'hallucination'
+    """
+    return max(zip(probabilities, LABELS, strict=True), key=lambda pair: pair[0])[1]
 
 
 def parse_label(text: str) -> GroundingLabel | None:

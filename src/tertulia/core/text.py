@@ -106,17 +106,37 @@ def sentences(text: str) -> list[str]:
     >>> sentences("Dr. No paid 3.50 at 9 a.m. sharp. Really?! Yes…\\nnew line")
     ['Dr. No paid 3.50 at 9 a.m. sharp.', 'Really?!', 'Yes…', 'new line']
     """
-    parts, start, previous = [], 0, 0
+    parts = (text[start:end] for start, end in _sentence_bounds(text))
+    return [sentence for sentence in (squash(part) for part in parts) if sentence]
+
+
+def sentence_spans(text: str) -> list[tuple[int, int]]:
+    """Where the sentences of a text begin and end, without the space around them.
+
+    >>> text = "Really?!  Yes. "
+    >>> [text[start:end] for start, end in sentence_spans(text)]
+    ['Really?!', 'Yes.']
+    """
+    spans = []
+    for start, end in _sentence_bounds(text):
+        part = text[start:end]
+        if stripped := part.strip():
+            first = start + len(part) - len(part.lstrip())
+            spans.append((first, first + len(stripped)))
+    return spans
+
+
+def _sentence_bounds(text: str) -> Iterator[tuple[int, int]]:
+    start = previous = 0
     for end in _END.finditer(text):
         # The last word before this end cannot reach back beyond the previous end, which is followed by a space.
         before = text[max(start, previous) : end.start()]
         previous = end.start()
         if end.group().startswith(".") and _is_abbreviation(before, text[end.end() : end.end() + 20].lstrip()):
             continue
-        parts.append(text[start : end.end()])
+        yield start, end.end()
         start = end.end()
-    parts.append(text[start:])
-    return [sentence for sentence in (squash(part) for part in parts) if sentence]
+    yield start, len(text)
 
 
 def _is_abbreviation(before: str, after: str) -> bool:

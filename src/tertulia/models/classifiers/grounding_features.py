@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tertulia.core.english import ANTONYMS, FIRST_PERSON, NEGATIONS, STOP_WORDS, attach, names_in, stem
+from tertulia.core.grounding import GroundingInput
 from tertulia.core.text import words
 
 _GENERIC = re.compile(
@@ -25,15 +26,6 @@ _GENERIC = re.compile(
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 MAX_WORDS = 400
 """Words of a text that are looked at: evidence may be a megabyte."""
-
-
-class GroundingInput(NamedTuple):
-    """What a grounding classifier reads."""
-
-    evidence: str
-    previous: str
-    """The turn before the response; may be empty."""
-    response: str
 
 
 class _Text(NamedTuple):
