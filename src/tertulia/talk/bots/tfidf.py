@@ -28,6 +28,8 @@ from tertulia.talk.tfidf_index import TfidfIndex
 
 HEAD = 100
 """How many of the most similar rows are sorted first."""
+DRAWS = 20
+"""How often a random reply is drawn before all are looked through for one that was not used."""
 MAX_DROPPED = 20
 """How many candidates that were used before a reply's record lists: in a long conversation there are ever more."""
 
@@ -149,9 +151,19 @@ class TfidfBot:
         return tuple(candidates)
 
     def _draw(self, rng: random.Random, indices: Sequence[int], used: set[str], *, note: str) -> "_Choice":
-        fresh = [i for i in indices if text_key(self.index.pairs[i].reply) not in used] or indices
-        pair = self.index.pairs[rng.choice(fresh)]
+        pair = self.index.pairs[self._draw_unused(rng, indices, used)]
         return _Choice(pair.reply, 0.0, (Candidate(pair.reply, 0.0, None, pair.source),), note)
+
+    def _draw_unused(self, rng: random.Random, indices: Sequence[int], used: set[str]) -> int:
+        """A random index whose reply was not used, or any if all were.
+
+        Few replies were used, so drawing again is far cheaper than looking at all of them first.
+        """
+        for _ in range(DRAWS):
+            index = rng.choice(indices)
+            if text_key(self.index.pairs[index].reply) not in used:
+                return index
+        return rng.choice([i for i in indices if text_key(self.index.pairs[i].reply) not in used] or indices)
 
 
 def _best_first(scores: np.ndarray, seed: int) -> Iterator[int]:
