@@ -96,6 +96,8 @@ class MetricInfo:
     """The paper it comes from."""
     higher_is_better: bool | None = True
     """None if neither direction is better."""
+    share: bool = False
+    """Whether it is a share of cases: its interval does not collapse where all or none of the cases are of the kind."""
 
     @property
     def info(self) -> "MetricInfo":

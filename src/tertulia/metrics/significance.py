@@ -1,8 +1,10 @@
 """From values to figures: the only place that reduces the values of scores and gives them intervals.
 
 Intervals are percentile bootstrap intervals (Efron 1979) over clusters: whole dialogues are drawn, since replies of one
-dialogue are not independent and drawing them one by one would make the interval too narrow. Every figure is a sum over
-a sum (for a mean, the denominators are ones), so one set of draws serves any number of columns; drawing is what costs.
+dialogue are not independent and drawing them one by one would make the interval too narrow. A share of none or all of
+the cases is the same in every draw: its interval is Wilson's (1927), with as many cases as clusters. Every figure is a
+sum over a sum (for a mean, the denominators are ones), so one set of draws serves any number of columns; drawing is
+what costs.
 
 Two scores are compared paired, on the units they share: what is easy for one subject is mostly easy for the other, so
 the difference is more certain than the two figures are.
@@ -374,7 +376,7 @@ def _reduce(parts: Sequence[_Part], *, level: float, resamples: int, seed: int) 
     for members in together.values():
         totals, sampled = _Draws([(parts[i].clusters, parts[i].rows) for i in members]).sums(resamples, seed)
         for k, i in enumerate(members):
-            figures[i] = _estimate(totals[k], sampled[:, k], parts[i].metric, _n(parts[i].rows, parts[i].metric), level)
+            figures[i] = _estimate(parts[i], totals[k], sampled[:, k], level)
     return figures
 
 
@@ -447,10 +449,14 @@ def _figure(sums: Floats, metric: MetricInfo) -> Floats:
         return np.asarray(np.exp(quotient) if metric.reduction == "perplexity" else quotient, dtype=np.float64)
 
 
-def _estimate(total: Floats, sampled: Floats, metric: MetricInfo, n: int, level: float) -> Estimate:
+def _estimate(part: _Part, total: Floats, sampled: Floats, level: float) -> Estimate:
+    metric, n = part.metric, _n(part.rows, part.metric)
     value = float(_figure(total, metric))
     if n == 0 or metric.reduction == "pooled":
         return Estimate(value, n=n, level=level)
+    if metric.share and value in (0.0, 1.0):  # all draws are alike, which is no certainty: as many cases as clusters
+        clusters = {cluster for cluster, row in zip(part.clusters, part.rows, strict=True) if row[1]}
+        return Estimate(value, *wilson_interval(value, len(clusters), level=level), n=n, level=level)
     return Estimate(value, *percentile_interval(_figure(sampled, metric), level), n=n, level=level)
 
 
