@@ -79,7 +79,7 @@ class JudgedRun:
     """Scores, the texts behind them, and what there is to know about them."""
 
     verb: str
-    """The command: rank, perplexity, samples, profiles, curve, llm, ppi or study."""
+    """The command: rank, perplexity, samples, profiles, curve, llm, ppi, grounding or study."""
     config: Mapping[str, Json]
     """The resolved config."""
     subjects: tuple[Subject, ...]
@@ -131,9 +131,14 @@ class JudgedRun:
         return {score.key: figure for score, figure in zip(self.scores, figures, strict=True)}
 
     def comparisons(self, baseline: str | None = None) -> list[Comparison]:
-        """Every other subject against the baseline (the first one by default), where both have units in common."""
+        """Every other subject against the baseline (the first one by default), where both have units in common.
+
+        `details["compared"]` has the settings that are compared; by default all of them.
+        """
         against = baseline or (self.subjects[0].name if self.subjects else "")
-        pairs = ((s, self.score(against, s.setting, s.metric)) for s in self.scores if s.subject != against)
+        settings = self.details.get("compared", self.settings)
+        theirs = (s for s in self.scores if s.subject != against and s.setting in settings)
+        pairs = ((s, self.score(against, s.setting, s.metric)) for s in theirs)
         compared = (compare(s, other, self.metrics[s.metric], seed=self.seed) for s, other in pairs if other)
         return [one for one in compared if one and one.estimate.n]
 

@@ -1,0 +1,158 @@
+"""The tables of `judge grounding`: figures beside baselines and published ones, figures by label, confusion matrices.
+
+They are views: everything comes from the scores of a run. A confusion matrix is in the scores of macro-F1, whose values
+and weights are the predicted and the true label.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tertulia.core.estimate import Estimate
+from tertulia.judge.document import FigureCell, Plot, Section
+from tertulia.judge.runs import JudgedRun
+from tertulia.metrics import classification
+from tertulia.metrics.classification import Counts, confusion_matrix
+from tertulia.metrics.plots import confusion_plot
+
+Figures = Mapping[tuple[str, str, str], Estimate]
+ACCURACY, MACRO_F1, ROC_AUC = (
+    m.name for m in (classification.ACCURACY, classification.MACRO_F1, classification.ROC_AUC)
+)
+BY_LABEL = (classification.PRECISION.name, classification.RECALL.name, classification.F1.name)
+PUBLISHED: Mapping[str, Mapping[tuple[str, str], tuple[float, float | None]]] = {
+    "BERT, MNLI": {("three labels", "dev"): (0.672, 0.483), ("three labels", "test"): (0.668, 0.482)},
+    "BERT, silver": {
+        ("three labels", "dev"): (0.709, 0.485),
+        ("five labels", "dev"): (0.437, 0.308),
+        ("three labels", "test"): (0.697, 0.481),
+        ("five labels", "test"): (0.409, 0.295),
+    },
+    "BERT, MNLI + silver": {
+        ("three labels", "dev"): (0.696, 0.504),
+        ("five labels", "dev"): (0.464, 0.335),
+        ("three labels", "test"): (0.685, 0.471),
+        ("five labels", "test"): (0.438, 0.310),
+    },
+    "T5, MNLI": {("three labels", "dev"): (0.691, 0.503), ("three labels", "test"): (0.685, 0.491)},
+    "T5, silver": {
+        ("three labels", "dev"): (0.693, 0.505),
+        ("five labels", "dev"): (0.452, 0.324),
+        ("three labels", "test"): (0.683, 0.491),
+        ("five labels", "test"): (0.422, 0.306),
+    },
+    "T5, MNLI + silver": {
+        ("three labels", "dev"): (0.710, 0.526),
+        ("five labels", "dev"): (0.455, 0.335),
+        ("three labels", "test"): (0.693, 0.495),
+        ("five labels", "test"): (0.432, 0.314),
+    },
+    "always neutral": {("three labels", "test"): (0.567, None)},
+    "people": {("three labels", "dev"): (0.90, None), ("five labels", "dev"): (0.75, None)},
+}
+"""Dziri et al. 2021 (arXiv 2105.00071v1): accuracy and macro-F1 on BEGIN v1, by way and split."""
+
+
+def grounding_sections(run: JudgedRun, figures: Figures, *, plots: bool = True) -> list[Section]:
+    """The tables of a run on labelled responses; none of another run."""
+    if run.verb != "grounding" or "ways" not in run.details:
+        return []
+    ways: Mapping[str, Sequence[str]] = run.details["ways"]
+    sections = [_comparison(run, figures, way) for way in ways]
+    sections += [_by_label(run, figures, way, labels, detail=i > 0) for i, (way, labels) in enumerate(ways.items())]
+    for i, (way, labels) in enumerate(ways.items()):
+        sections += _confusions(run, way, labels, plots=plots, detail=i > 0)
+    return sections
+
+
+def _comparison(run: JudgedRun, figures: Figures, way: str) -> Section:
+    """All subjects, on all responses and where overlap is middling, above the published rows."""
+    bands: Sequence[str] = run.details["bands"]
+    metrics = [m for m in (ACCURACY, MACRO_F1, ROC_AUC) if any(key[1:] == (way, m) for key in figures)]
+    columns = [(_setting(way, band), metric) for band in bands for metric in metrics]
+    rows = [(s.name, *(_cell(run, figures, (s.name, *column)) for column in columns)) for s in run.subjects]
+    head = ("", *(f"{metric}, {band}" if band else metric for band in bands for metric in metrics))
+    split = str(run.details.get("published"))
+    published = [(f"paper: {name}", _shown(row[way, split])) for name, row in PUBLISHED.items() if (way, split) in row]
+    empty = ("",) * (len(columns) - 2)
+    notes = []
+    if published:
+        notes.append(
+            f"The paper's rows (Dziri et al. 2021) are of the {split} split of BEGIN v1, without intervals; its people"
+            " are annotators against the final label."
+        )
+    names = [*rows, *((name, *cells, *empty) for name, cells in published)]
+    better = dict.fromkeys(head[1:], True)
+    return Section(f"{way.capitalize()}: how often it is right", head, tuple(names), tuple(notes), better=better)
+
+
+def _by_label(run: JudgedRun, figures: Figures, way: str, labels: Sequence[str], *, detail: bool) -> Section:
+    rows = []
+    for subject in run.subjects:
+        for label in labels:
+            keys = [(subject.name, f"{way}: {label}", metric) for metric in BY_LABEL]
+            if keys[0] in figures:
+                rows.append((subject.name, label, *(_cell(run, figures, key) for key in keys)))
+    head = ("", "label", "precision", "recall", "F1")
+    better = dict.fromkeys(head[2:], True)
+    return Section(f"{way.capitalize()}, label by label", head, tuple(rows), detail=detail, better=better)
+
+
+def _confusions(run: JudgedRun, way: str, labels: Sequence[str], *, plots: bool, detail: bool) -> list[Section]:
+    """The confusion matrix of every subject but the constant one (the paper's figure 2)."""
+    sections = []
+    for number, subject in enumerate(run.subjects):
+        matrix = saved_confusion(run, subject.name, way, labels)
+        if matrix is None or subject.kind == "baseline":
+            continue
+        title = f"{way.capitalize()}: what {subject.name} takes for what"
+        rows = tuple(
+            (label, *(_share(count, sum(row)) for count in row), sum(row))
+            for label, row in zip(labels, matrix.tolist(), strict=True)
+        )
+        drawn: tuple[Plot, ...] = ()
+        if plots:
+            name = f"confusion-{number}-{len(labels)}.svg"
+            svg = confusion_plot(matrix, labels, title="share of the true label")
+            drawn = (Plot(name, svg, f"{title}: rows are true labels, columns predicted ones."),)
+        note = "Rows are true labels, columns predicted ones: counts, and shares of the row."
+        sections.append(Section(title, ("true", *labels, "all"), rows, (note,), drawn, detail=detail))
+    return sections
+
+
+def saved_confusion(run: JudgedRun, subject: str, setting: str, labels: Sequence[str]) -> Counts | None:
+    """The confusion matrix behind a score of macro-F1; None if there is no such score."""
+    score = run.score(subject, setting, MACRO_F1)
+    if score is None:
+        return None
+    true, predicted = (np.asarray(column, dtype=np.int64).tolist() for column in (score.weights, score.values))
+    return confusion_matrix(true, predicted, range(len(labels)))
+
+
+def _cell(run: JudgedRun, figures: Figures, key: tuple[str, str, str]) -> object:
+    """A figure that leads to its units."""
+    if key not in figures:
+        return ""
+    number = next(i for i, score in enumerate(run.scores) if score.key == key)
+    return FigureCell(figures[key], "", number)
+
+
+def _setting(way: str, band: str) -> str:
+    return f"{way}, {band}" if band else way
+
+
+def _share(count: int, total: int) -> str:
+    """A count with its share of the row.
+
+    >>> _share(3, 4), _share(0, 4)
+    ('3 (.75)', '0')
+    """
+    if not count:
+        return "0"
+    share = f"{count / total:.2f}"
+    return f"{count} ({share.removeprefix('0')})"
+
+
+def _shown(cells: tuple[float, float | None]) -> tuple[str, str]:
+    accuracy, f1 = (("" if value is None else f"{value:.3f}".removeprefix("0")) for value in cells)
+    return accuracy, f1
