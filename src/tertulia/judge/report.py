@@ -106,15 +106,20 @@ def report_run(run: JudgedRun, *, plots: bool = True) -> RunReport:
     figures = run.estimates()
     comparisons = adjust(run.comparisons())
     lengths = _by_length(run)
-    tables = [*paper_tables(run, figures), *grounding_sections(run, figures, plots=plots), *saved_tables(run)]
+    leading = grounding_sections(run, figures, plots=plots)  # its settings are too many to begin with all figures
+    tables = [*paper_tables(run, figures), *saved_tables(run)]
     how = "over conversations and raters" if run.raters else run.details.get("intervals", "by bootstrap over clusters")
     scores = scores_of(run)
     numbers = {one.key: i for i, one in enumerate(scores)}
-    leaderboard = figure_table(scores, figures, several=len(run.settings) > 1, hidden=bool(tables))
+    leaderboard = figure_table(scores, figures, several=len(run.settings) > 1, hidden=bool(tables or leading))
+    leaderboard = replace(leaderboard, plots=run_plots(run, figures) if plots else ())
+    first, last = ((), (leaderboard,)) if leading else ((leaderboard,), ())
     sections = (
-        replace(leaderboard, plots=run_plots(run, figures) if plots else ()),
+        *first,
+        *leading,
         *tables,
         comparison_section(comparisons),
+        *last,
         pathology_section(scores, figures, numbers),
         _length_section(run, lengths),
         example_section(run),
@@ -127,7 +132,9 @@ def report_run(run: JudgedRun, *, plots: bool = True) -> RunReport:
         sections=tuple(s for s in sections if s.rows or s.notes or s.plots or s.examples),
         identity=identity_line(run),
     )
-    return RunReport(document, _run_json(run, figures, comparisons, lengths, tables), tuple(scores), figures)
+    return RunReport(
+        document, _run_json(run, figures, comparisons, lengths, [*leading, *tables]), tuple(scores), figures
+    )
 
 
 def saved_tables(run: JudgedRun) -> list[Section]:

@@ -133,11 +133,18 @@ class JudgedRun:
     def comparisons(self, baseline: str | None = None) -> list[Comparison]:
         """Every other subject against the baseline (the first one by default), where both have units in common.
 
-        `details["compared"]` has the settings that are compared; by default all of them.
+        `details["compared"]` may name the settings and subjects that are compared; by default all of them.
         """
         against = baseline or (self.subjects[0].name if self.subjects else "")
-        settings = self.details.get("compared", self.settings)
-        theirs = (s for s in self.scores if s.subject != against and s.setting in settings)
+        only = self.details.get("compared") or {}
+        settings, subjects = only.get("settings"), only.get("subjects")
+        theirs = (
+            s
+            for s in self.scores
+            if s.subject != against
+            and (settings is None or s.setting in settings)
+            and (subjects is None or s.subject in subjects)
+        )
         pairs = ((s, self.score(against, s.setting, s.metric)) for s in theirs)
         compared = (compare(s, other, self.metrics[s.metric], seed=self.seed) for s, other in pairs if other)
         return [one for one in compared if one and one.estimate.n]

@@ -67,14 +67,19 @@ def class_figures(matrix: Counts | Floats) -> list[ClassFigures]:
     return [ClassFigures(float(p), float(r), float(f), int(cases)) for p, r, f, cases in figures]
 
 
-def macro_f1(matrices: Counts | Floats) -> Floats:
+def macro_f1(matrices: Counts | Floats, occurring: NDArray[np.bool_] | None = None) -> Floats:
     """The mean F1 of the labels that occur, of one confusion matrix or of each of many (in the last two axes).
+
+    In resamples a rare label may be missing. Given the labels that occur in the whole set, its F1 is 0 there: otherwise
+    the mean would jump with what it is a mean of.
 
     >>> float(macro_f1(np.array([[1, 0, 0], [1, 1, 0], [0, 0, 0]])).round(3))
     0.667
     """
     f1 = _f1(matrices)
     occurs = ~np.isnan(f1)
+    if occurring is not None:
+        return _quotient(np.where(occurs & occurring, f1, 0.0).sum(axis=-1), np.asarray(occurring.sum()))
     return _quotient(np.where(occurs, f1, 0.0).sum(axis=-1), occurs.sum(axis=-1))
 
 

@@ -103,7 +103,9 @@ class LabelDraws:
                 columns.append(weighted_auc(rows[:, 1], rows[:, 0], weights[:, codes]))
             else:
                 size = math.isqrt(table.shape[1])
-                columns.append(macro_f1((weights @ table).reshape(len(weights), size, size)))
+                whole = table.sum(axis=0).reshape(size, size)
+                occurring = whole.sum(axis=0) + whole.sum(axis=1) > 0
+                columns.append(macro_f1((weights @ table).reshape(len(weights), size, size), occurring))
         return np.stack(columns, axis=1)
 
 

@@ -4,7 +4,7 @@ A file says by its content which of the three it is. What cannot be judged, such
 and said; a label that nobody knows is an error that names its file and line.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 from pathlib import Path
@@ -17,7 +17,7 @@ from tertulia.core.errors import DataError, UsageError
 from tertulia.core.grounding import GroundingInput, GroundingLabel, attributable, parse_label
 from tertulia.corpus.load import SAMPLE, Located, load_located, recognise
 from tertulia.corpus.readers.base import content_id
-from tertulia.judge.conversations import By, file_names, judged_conversations
+from tertulia.judge.conversations import By, JudgedConversation, file_names, judged_conversations
 from tertulia.judge.grounding.config import GroundingConfig
 from tertulia.judge.grounding.export import PersonLabel, is_export, read_export
 from tertulia.judge.runs import unique_ids
@@ -79,6 +79,8 @@ class ReplySet:
     """With evidence."""
     without_evidence: dict[str, int] = field(default_factory=dict)
     """Conversations that nothing can be said about, by subject."""
+    bare: dict[str, int] = field(default_factory=dict)
+    """Replies without evidence in conversations where others have some, by subject."""
 
 
 def read_inputs(config: GroundingConfig, problems: Problems | None = None) -> LabelledSet | ReplySet:
@@ -166,19 +168,16 @@ def reply_set(
     replies: list[GroundedReply] = []
     without: dict[str, int] = {}
     count = 0
+    bare: dict[str, int] = {}
     for one in judged_conversations(dialogues, by=by, speaker=speaker):
-        if not one.dialogue.evidence:
+        own = list(_replies(one))
+        grounded = [reply for reply in own if reply.input.evidence]
+        if not grounded:
             without[one.subject] = without.get(one.subject, 0) + 1
-            continue
-        count += 1
-        groups = [list(run) for _, run in groupby(one.dialogue.turns, key=lambda turn: turn.speaker)]
-        for i, (text, judged) in enumerate(zip(one.example.turns, one.example.judged, strict=True)):
-            if judged and text.strip():
-                before = tuple(turn for group in groups[:i] for turn in group)
-                previous = one.example.turns[i - 1] if i else ""
-                given = GroundingInput(evidence_of(one.dialogue, groups[i]), previous, text)
-                unit = f"{one.unit}#{i}"
-                replies.append(GroundedReply(unit, one.subject, one.cluster, given, before[-CONTEXT:]))
+        elif len(grounded) < len(own):
+            bare[one.subject] = bare.get(one.subject, 0) + len(own) - len(grounded)
+        count += bool(grounded)
+        replies += grounded
     for source, exchange in exchanges:
         subject = str(exchange.response.meta.get("model") or source)
         if not exchange.evidence:
@@ -190,7 +189,17 @@ def reply_set(
     units = {
         subject: iter(unique_ids(r.unit for r in replies if r.subject == subject)) for subject in _subjects(replies)
     }
-    return ReplySet(tuple(one._replace(unit=next(units[one.subject])) for one in replies), count, without)
+    return ReplySet(tuple(one._replace(unit=next(units[one.subject])) for one in replies), count, without, bare)
+
+
+def _replies(one: JudgedConversation) -> Iterator[GroundedReply]:
+    """What the judged speaker says; consecutive turns of one speaker are one reply."""
+    groups = [list(run) for _, run in groupby(one.dialogue.turns, key=lambda turn: turn.speaker)]
+    for i, (text, judged) in enumerate(zip(one.example.turns, one.example.judged, strict=True)):
+        if judged and text.strip():
+            before = tuple(turn for group in groups[:i] for turn in group)
+            given = GroundingInput(evidence_of(one.dialogue, groups[i]), one.example.turns[i - 1] if i else "", text)
+            yield GroundedReply(f"{one.unit}#{i}", one.subject, one.cluster, given, before[-CONTEXT:])
 
 
 def _subjects(replies: Sequence[GroundedReply]) -> list[str]:
@@ -198,7 +207,10 @@ def _subjects(replies: Sequence[GroundedReply]) -> list[str]:
 
 
 def evidence_of(dialogue: Dialogue, turns: Sequence[Turn]) -> str:
-    """What a turn may rest on: the passages that its `meta` names (`passages`, as in Wizard of Wikipedia), or all.
+    """What a turn may rest on: passages of the dialogue, and those that were retrieved for the turn (`evidence`).
+
+    If the turn's `meta` names some of the dialogue's passages by id (`passages`, as in Wizard of Wikipedia), only those
+    count.
 
     >>> from tertulia.core.dialogue import Evidence
     >>> chat = Dialogue("d", (), evidence=(Evidence("Tea is hot.", id="p0"), Evidence("Ice is cold.", id="p1")))
@@ -207,7 +219,9 @@ def evidence_of(dialogue: Dialogue, turns: Sequence[Turn]) -> str:
     """
     named = {str(name) for turn in turns for name in turn.meta.get("passages") or ()}
     chosen = [passage for passage in dialogue.evidence if passage.id and passage.id in named]
-    return " ".join(passage.text for passage in chosen or dialogue.evidence)
+    retrieved = [passage for turn in turns for passage in turn.meta.get("evidence") or ()]
+    texts = [passage.get("text", "") if isinstance(passage, Mapping) else str(passage) for passage in retrieved]
+    return " ".join([*(passage.text for passage in chosen or dialogue.evidence), *texts])
 
 
 def people_set(labels: Sequence[PersonLabel]) -> LabelledSet:

@@ -85,7 +85,7 @@ def run_labelled(given: LabelledSet, config: GroundingConfig, progress: Progress
             "lead": f"{len(responses)} labelled responses.",
             "ways": {way.name: list(way.labels) for way in ways},
             "bands": list(bands),
-            "compared": compared,
+            "compared": {"settings": compared, "subjects": [one.subject.name for one in subjects[2:]]},
             "published": PUBLISHED_SIZES.get(len(responses), "test") if given.readers == {BEGIN_V1} else None,
             "threshold": threshold,
             "tables": tables,

@@ -149,6 +149,7 @@ def _notes(given: ReplySet) -> Iterator[str]:
         "Shares of replies by the label that a classifier gives them; attributable is entailment. Attributable claims"
         " leave generic replies out, which claim nothing. 95 % intervals (Wilson's) over conversations."
     )
-    if given.without_evidence:
-        counts = ", ".join(f"{subject} {count}" for subject, count in given.without_evidence.items())
-        yield f"Conversations without evidence are not judged: {counts}."
+    for what, counts in (("Conversations", given.without_evidence), ("Single replies", given.bare)):
+        if counts:
+            listed = ", ".join(f"{subject} {count}" for subject, count in counts.items())
+            yield f"{what} without evidence are not judged: {listed}."

@@ -10,12 +10,15 @@ import numpy as np
 
 from tertulia.core.estimate import Estimate
 from tertulia.judge.document import FigureCell, Plot, Section
+from tertulia.judge.report_leaderboard import scores_of, standings
 from tertulia.judge.runs import JudgedRun
 from tertulia.metrics import classification
 from tertulia.metrics.classification import Counts, confusion_matrix
 from tertulia.metrics.plots import confusion_plot
 
 Figures = Mapping[tuple[str, str, str], Estimate]
+Cells = Mapping[tuple[str, str, str], FigureCell]
+"""By subject, setting and metric."""
 ACCURACY, MACRO_F1, ROC_AUC = (
     m.name for m in (classification.ACCURACY, classification.MACRO_F1, classification.ROC_AUC)
 )
@@ -58,41 +61,43 @@ def grounding_sections(run: JudgedRun, figures: Figures, *, plots: bool = True) 
     if run.verb != "grounding" or "ways" not in run.details:
         return []
     ways: Mapping[str, Sequence[str]] = run.details["ways"]
-    sections = [_comparison(run, figures, way) for way in ways]
-    sections += [_by_label(run, figures, way, labels, detail=i > 0) for i, (way, labels) in enumerate(ways.items())]
+    cells = _cells(run, figures)
+    sections = [_comparison(run, cells, way) for way in ways]
+    sections += [_by_label(run, cells, way, labels, detail=i > 0) for i, (way, labels) in enumerate(ways.items())]
     for i, (way, labels) in enumerate(ways.items()):
         sections += _confusions(run, way, labels, plots=plots, detail=i > 0)
     return sections
 
 
-def _comparison(run: JudgedRun, figures: Figures, way: str) -> Section:
+def _comparison(run: JudgedRun, cells: Cells, way: str) -> Section:
     """All subjects, on all responses and where overlap is middling, above the published rows."""
     bands: Sequence[str] = run.details["bands"]
-    metrics = [m for m in (ACCURACY, MACRO_F1, ROC_AUC) if any(key[1:] == (way, m) for key in figures)]
+    metrics = [m for m in (ACCURACY, MACRO_F1, ROC_AUC) if any(key[1:] == (way, m) for key in cells)]
     columns = [(_setting(way, band), metric) for band in bands for metric in metrics]
-    rows = [(s.name, *(_cell(run, figures, (s.name, *column)) for column in columns)) for s in run.subjects]
-    head = ("", *(f"{metric}, {band}" if band else metric for band in bands for metric in metrics))
+    rows = [(s.name, *(cells.get((s.name, *column), "") for column in columns)) for s in run.subjects]
+    names = [metric.removeprefix("label ") for metric in metrics]
+    head = ("", *names, *(f"middle: {name}" for name in names))
     split = str(run.details.get("published"))
     published = [(f"paper: {name}", _shown(row[way, split])) for name, row in PUBLISHED.items() if (way, split) in row]
     empty = ("",) * (len(columns) - 2)
-    notes = []
+    notes = [f"Middle: responses with {bands[-1]}, where overlap alone says little."]
     if published:
         notes.append(
             f"The paper's rows (Dziri et al. 2021) are of the {split} split of BEGIN v1, without intervals; its people"
             " are annotators against the final label."
         )
-    names = [*rows, *((name, *cells, *empty) for name, cells in published)]
+    shown = [*rows, *((name, *row, *empty) for name, row in published)]
     better = dict.fromkeys(head[1:], True)
-    return Section(f"{way.capitalize()}: how often it is right", head, tuple(names), tuple(notes), better=better)
+    return Section(f"{way.capitalize()}: how often each is right", head, tuple(shown), tuple(notes), better=better)
 
 
-def _by_label(run: JudgedRun, figures: Figures, way: str, labels: Sequence[str], *, detail: bool) -> Section:
+def _by_label(run: JudgedRun, cells: Cells, way: str, labels: Sequence[str], *, detail: bool) -> Section:
     rows = []
     for subject in run.subjects:
         for label in labels:
             keys = [(subject.name, f"{way}: {label}", metric) for metric in BY_LABEL]
-            if keys[0] in figures:
-                rows.append((subject.name, label, *(_cell(run, figures, key) for key in keys)))
+            if keys[0] in cells:
+                rows.append((subject.name, label, *(cells[key] for key in keys)))
     head = ("", "label", "precision", "recall", "F1")
     better = dict.fromkeys(head[2:], True)
     return Section(f"{way.capitalize()}, label by label", head, tuple(rows), detail=detail, better=better)
@@ -129,12 +134,11 @@ def saved_confusion(run: JudgedRun, subject: str, setting: str, labels: Sequence
     return confusion_matrix(true, predicted, range(len(labels)))
 
 
-def _cell(run: JudgedRun, figures: Figures, key: tuple[str, str, str]) -> object:
-    """A figure that leads to its units."""
-    if key not in figures:
-        return ""
-    number = next(i for i, score in enumerate(run.scores) if score.key == key)
-    return FigureCell(figures[key], "", number)
+def _cells(run: JudgedRun, figures: Figures) -> Cells:
+    """Every figure with its place among the best; in HTML it leads to its units."""
+    scores = scores_of(run)
+    marks = standings(scores, figures)
+    return {one.key: FigureCell(figures[one.key], marks.get(one.key, ""), i) for i, one in enumerate(scores)}
 
 
 def _setting(way: str, band: str) -> str:
