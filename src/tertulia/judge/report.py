@@ -112,17 +112,16 @@ def report_run(run: JudgedRun, *, plots: bool = True) -> RunReport:
     scores = scores_of(run)
     numbers = {one.key: i for i, one in enumerate(scores)}
     leaderboard = figure_table(scores, figures, several=len(run.settings) > 1, hidden=bool(tables or leading))
-    leaderboard = replace(leaderboard, plots=run_plots(run, figures) if plots else ())
-    first, last = ((), (leaderboard,)) if leading else ((leaderboard,), ())
+    leaderboard = replace(leaderboard, plots=run_plots(run, figures) if plots and not leading else ())
+    first, last = ((), (leaderboard,)) if leading else ((leaderboard,), (example_section(run),))
     sections = (
         *first,
         *leading,
         *tables,
         comparison_section(comparisons),
-        *last,
         pathology_section(scores, figures, numbers),
         _length_section(run, lengths),
-        example_section(run),
+        *last,
         method_section(run),
     )
     document = Document(
