@@ -106,22 +106,21 @@ def report_run(run: JudgedRun, *, plots: bool = True) -> RunReport:
     figures = run.estimates()
     comparisons = adjust(run.comparisons())
     lengths = _by_length(run)
-    leading = grounding_sections(run, figures, plots=plots)  # its settings are too many to begin with all figures
+    labelled = run.verb == "grounding" and "ways" in run.details
+    leading = grounding_sections(run, figures, plots=plots)  # too many settings to begin with all figures
     tables = [*paper_tables(run, figures), *saved_tables(run)]
     how = "over conversations and raters" if run.raters else run.details.get("intervals", "by bootstrap over clusters")
     scores = scores_of(run)
     numbers = {one.key: i for i, one in enumerate(scores)}
     leaderboard = figure_table(scores, figures, several=len(run.settings) > 1, hidden=bool(tables or leading))
     leaderboard = replace(leaderboard, plots=run_plots(run, figures) if plots and not leading else ())
-    first, last = ((), (leaderboard,)) if leading else ((leaderboard,), (example_section(run),))
     sections = (
-        *first,
-        *leading,
+        *(leading or (leaderboard,)),
         *tables,
         comparison_section(comparisons),
         pathology_section(scores, figures, numbers),
         _length_section(run, lengths),
-        *last,
+        *((leaderboard,) if labelled else (example_section(run),)),
         method_section(run),
     )
     document = Document(

@@ -66,8 +66,8 @@ class GroundedReply(NamedTuple):
     subject: str
     cluster: str
     input: GroundingInput
-    context: tuple[Turn, ...]
-    """The last turns before it."""
+    turns: tuple[Turn, ...]
+    """The reply, and the last turns before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,8 @@ def reply_set(
             continue
         count += 1
         given = grounding_input(exchange)
-        replies.append(GroundedReply(exchange.id, subject, exchange.id, given, exchange.context[-CONTEXT:]))
+        turns = (*exchange.context[-CONTEXT:], exchange.response)
+        replies.append(GroundedReply(exchange.id, subject, exchange.id, given, turns))
     units = {
         subject: iter(unique_ids(r.unit for r in replies if r.subject == subject)) for subject in _subjects(replies)
     }
@@ -193,13 +194,14 @@ def reply_set(
 
 
 def _replies(one: JudgedConversation) -> Iterator[GroundedReply]:
-    """What the judged speaker says; consecutive turns of one speaker are one reply."""
+    """What the judged speaker replies; consecutive turns of one speaker are one reply, what opens it is none."""
     groups = [list(run) for _, run in groupby(one.dialogue.turns, key=lambda turn: turn.speaker)]
     for i, (text, judged) in enumerate(zip(one.example.turns, one.example.judged, strict=True)):
-        if judged and text.strip():
-            before = tuple(turn for group in groups[:i] for turn in group)
-            given = GroundingInput(evidence_of(one.dialogue, groups[i]), one.example.turns[i - 1] if i else "", text)
-            yield GroundedReply(f"{one.unit}#{i}", one.subject, one.cluster, given, before[-CONTEXT:])
+        if judged and i and text.strip():
+            before = [turn for group in groups[:i] for turn in group]
+            given = GroundingInput(evidence_of(one.dialogue, groups[i]), one.example.turns[i - 1], text)
+            turns = (*before[-CONTEXT:], Turn(groups[i][0].speaker, text))
+            yield GroundedReply(f"{one.unit}#{i}", one.subject, one.cluster, given, turns)
 
 
 def _subjects(replies: Sequence[GroundedReply]) -> list[str]:

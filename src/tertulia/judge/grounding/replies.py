@@ -93,10 +93,10 @@ def _items(
     """Each reply with its evidence, and what every classifier says about it and its sentences."""
     for i, one in enumerate(replies):
         content: dict[str, Json] = {
-            "context": [{"speaker": turn.speaker, "text": turn.text} for turn in one.context],
-            "reply": one.input.response,
+            "turns": [{"speaker": turn.speaker, "text": turn.text} for turn in one.turns],
+            "judged": [False] * (len(one.turns) - 1) + [True],
             "evidence": one.input.evidence,
-            "conversation": one.cluster,
+            "dialogue": one.cluster,
         }
         for name, own in verdicts.items():
             content |= _said(f"by {name}", own[i], one.input.response)

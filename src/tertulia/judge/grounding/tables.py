@@ -14,6 +14,7 @@ from tertulia.judge.report_leaderboard import scores_of, standings
 from tertulia.judge.runs import JudgedRun
 from tertulia.metrics import classification
 from tertulia.metrics.classification import Counts, confusion_matrix
+from tertulia.metrics.grounding import CLAIMS, LABEL_SHARES
 from tertulia.metrics.plots import confusion_plot
 
 Figures = Mapping[tuple[str, str, str], Estimate]
@@ -23,6 +24,12 @@ ACCURACY, MACRO_F1, ROC_AUC = (
     m.name for m in (classification.ACCURACY, classification.MACRO_F1, classification.ROC_AUC)
 )
 BY_LABEL = (classification.PRECISION.name, classification.RECALL.name, classification.F1.name)
+SHARES: Mapping[str, str] = {
+    "attributable": LABEL_SHARES["entailment"].name,
+    **{str(label): metric.name for label, metric in LABEL_SHARES.items() if label != "entailment"},
+    "attributable claims": CLAIMS.name,
+}
+"""Columns of the shares of labels, and their metrics; a reply is attributable if its label is entailment."""
 PUBLISHED: Mapping[str, Mapping[tuple[str, str], tuple[float, float | None]]] = {
     "BERT, MNLI": {("three labels", "dev"): (0.672, 0.483), ("three labels", "test"): (0.668, 0.482)},
     "BERT, silver": {
@@ -57,16 +64,28 @@ PUBLISHED: Mapping[str, Mapping[tuple[str, str], tuple[float, float | None]]] = 
 
 
 def grounding_sections(run: JudgedRun, figures: Figures, *, plots: bool = True) -> list[Section]:
-    """The tables of a run on labelled responses; none of another run."""
-    if run.verb != "grounding" or "ways" not in run.details:
+    """The tables of a run of `judge grounding`; none of another run."""
+    if run.verb != "grounding":
         return []
-    ways: Mapping[str, Sequence[str]] = run.details["ways"]
     cells = _cells(run, figures)
+    if "ways" not in run.details:
+        return [_label_shares(run, cells, setting) for setting in run.settings]
+    ways: Mapping[str, Sequence[str]] = run.details["ways"]
     sections = [_comparison(run, cells, way) for way in ways]
     sections += [_by_label(run, cells, way, labels, detail=i > 0) for i, (way, labels) in enumerate(ways.items())]
     for i, (way, labels) in enumerate(ways.items()):
         sections += _confusions(run, way, labels, plots=plots, detail=i > 0)
     return sections
+
+
+def _label_shares(run: JudgedRun, cells: Cells, classifier: str) -> Section:
+    """What a classifier says about the replies of each bot."""
+    rows = [
+        (subject.name, *(cells[subject.name, classifier, metric] for metric in SHARES.values()))
+        for subject in run.subjects
+    ]
+    better = {name: run.metrics[metric].higher_is_better for name, metric in SHARES.items()}
+    return Section(f"Labels of replies by {classifier}", ("", *SHARES), tuple(rows), better=better)
 
 
 def _comparison(run: JudgedRun, cells: Cells, way: str) -> Section:
