@@ -176,10 +176,11 @@ def heat_map(cells: dict[tuple[str, str], float], *, title: str) -> str:
     return _render(alt.layer(boxes, texts).properties(width=width, height=height))
 
 
-def confusion_plot(matrix: NDArray[np.int64], labels: Sequence[str], *, title: str) -> str:
+def confusion_plot(matrix: NDArray[np.int64], labels: Sequence[str]) -> str:
     """A confusion matrix, true labels in rows: cells are shaded by their share of the row and have count and share.
 
-    One hue from light to dark, so that it reads the same in grey; a frame marks what is right.
+    One hue from light to dark, so that it reads the same in grey; a frame marks what is right. The numbers are in the
+    cells, so it needs no legend.
     """
     sums = matrix.sum(axis=1)
     rows = [
@@ -199,7 +200,7 @@ def confusion_plot(matrix: NDArray[np.int64], labels: Sequence[str], *, title: s
         x=alt.X("predicted:N", sort=None, title="predicted label", axis=alt.Axis(**axis, orient="top", labelAngle=0)),
     )
     colours = alt.Scale(domain=[0, 1], range=["#faf8f3", "#7a3b12"], interpolate="rgb")
-    boxes = base.mark_rect(stroke="white", strokeWidth=2).encode(color=alt.Color("share:Q", scale=colours, title=title))
+    boxes = base.mark_rect(stroke="white", strokeWidth=2).encode(color=alt.Color("share:Q", scale=colours, legend=None))
     frame = base.mark_rect(fill=None, stroke=INK, strokeWidth=1.5).transform_filter("datum.right")
     texts = base.mark_text(fontSize=12).encode(
         text="text:N", color=alt.condition("datum.share > 0.62", alt.value("white"), alt.value(INK))

@@ -70,6 +70,10 @@ def read_export(path: Path) -> list[PersonLabel]:
             raise DataError(
                 f"{path}: the assignment {assignment} has no answer to {missing.args[0]!r}.", hint=_HINT
             ) from None
+        except TypeError:
+            raise DataError(
+                f"{path}: an answer of the assignment {assignment} is no number of a scale.", hint=_HINT
+            ) from None
         shown = about[assignment]
         label = response_label(sentences)
         labels.append(

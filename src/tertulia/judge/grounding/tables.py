@@ -137,8 +137,14 @@ def _confusions(run: JudgedRun, way: str, labels: Sequence[str], *, plots: bool,
         drawn: tuple[Plot, ...] = ()
         if plots:
             name = f"confusion-{number}-{len(labels)}.svg"
-            svg = confusion_plot(matrix, labels, title="share of the true label")
-            drawn = (Plot(name, svg, f"{title}: rows are true labels, columns predicted ones."),)
+            svg = confusion_plot(matrix, labels)
+            drawn = (
+                Plot(
+                    name,
+                    svg,
+                    f"{title}: rows are true labels, columns predicted ones; dark is a large share of the row.",
+                ),
+            )
         note = "Rows are true labels, columns predicted ones: counts, and shares of the row."
         sections.append(Section(title, ("true", *labels, "all"), rows, (note,), drawn, detail=detail))
     return sections
