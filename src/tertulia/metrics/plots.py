@@ -203,7 +203,7 @@ def confusion_plot(matrix: NDArray[np.int64], labels: Sequence[str]) -> str:
     boxes = base.mark_rect(stroke="white", strokeWidth=2).encode(color=alt.Color("share:Q", scale=colours, legend=None))
     frame = base.mark_rect(fill=None, stroke=INK, strokeWidth=1.5).transform_filter("datum.right")
     texts = base.mark_text(fontSize=12).encode(
-        text="text:N", color=alt.condition("datum.share > 0.62", alt.value("white"), alt.value(INK))
+        text="text:N", color=alt.condition("datum.share > 0.75", alt.value("white"), alt.value("black"))
     )
     size = {"width": 110 * len(labels), "height": 46 * len(labels)}
     return _render(alt.layer(boxes, frame, texts).properties(**size))

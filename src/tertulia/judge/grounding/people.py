@@ -36,7 +36,7 @@ def _rows(way: Way, given: LabelledSet, subjects: Sequence[Predictions]) -> list
     agreement = percent_agreement(people, clusters=clusters)
     rows = [[way.name, "people among themselves", short(alpha), short(agreement), "", str(alpha.n)]]
     majority = {one.unit: true_label(way, one) for one in given.responses}
-    for subject in subjects:
+    for subject in (one for one in subjects if one.subject.kind != "baseline"):  # not the constant one
         said = dict(zip(majority, subject.labels[way.name], strict=True))
         single, most = [], []
         for i, one in enumerate(given.people):

@@ -142,7 +142,7 @@ def _confusions(run: JudgedRun, way: str, labels: Sequence[str], *, plots: bool,
                 Plot(
                     name,
                     svg,
-                    f"{title}: rows are true labels, columns predicted ones; dark is a large share of the row.",
+                    f"{title}: the table below, shaded by the share of the row.",
                 ),
             )
         note = "Rows are true labels, columns predicted ones: counts, and shares of the row."
