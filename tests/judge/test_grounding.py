@@ -22,7 +22,7 @@ from tertulia.corpus.load import save_dialogues, save_exchanges
 from tertulia.judge.grounding.classify import best_threshold
 from tertulia.judge.grounding.config import GroundingConfig
 from tertulia.judge.grounding.export import is_export
-from tertulia.judge.grounding.inputs import LabelledSet, ReplySet, read_inputs
+from tertulia.judge.grounding.inputs import GroundedReplies, LabelledSet, read_inputs
 from tertulia.judge.grounding.run import describe_grounding_data, run_grounding
 from tertulia.judge.grounding.tables import PUBLISHED, saved_confusion
 from tertulia.judge.report import report_run, save_judged
@@ -294,7 +294,7 @@ def test_single_replies_without_labels_are_judged_by_model(tmp_path: Path) -> No
     made = [labelled(f"r{i}", None, text) for i, text in enumerate(("Tea is hot.", "Rockets!", "Why?"))]
     save_exchanges(made, file)
     given = read_inputs(GroundingConfig(files=(str(file),)))
-    assert isinstance(given, ReplySet)
+    assert isinstance(given, GroundedReplies)
     assert [one.subject for one in given.replies] == ["replies"] * 3
 
 

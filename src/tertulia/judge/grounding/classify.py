@@ -49,7 +49,7 @@ def true_label(way: Way, response: LabelledResponse) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Predictions:
+class LabelPredictions:
     """What one subject says about all responses."""
 
     subject: Subject
@@ -98,12 +98,12 @@ def classify(named: NamedClassifier, inputs: Sequence[GroundingInput], progress:
     return rows
 
 
-def predictions(subject: Subject, probabilities: Sequence[tuple[float, ...]]) -> Predictions:
+def predictions(subject: Subject, probabilities: Sequence[tuple[float, ...]]) -> LabelPredictions:
     """Labels of all three kinds from the probabilities of five."""
     five = [row.index(max(row)) for row in probabilities]
     three = [_coarse(row) for row in probabilities]
     labels = {FIVE.name: five, THREE.name: three, TWO.name: [int(label != 0) for label in five]}
-    return Predictions(subject, labels, [row[0] for row in probabilities], list(probabilities))
+    return LabelPredictions(subject, labels, [row[0] for row in probabilities], list(probabilities))
 
 
 def _coarse(row: Sequence[float]) -> int:
@@ -116,22 +116,22 @@ def _coarse(row: Sequence[float]) -> int:
     return sums.index(max(sums))
 
 
-def overlap_baseline(shares: Sequence[float], threshold: float) -> Predictions:
+def overlap_baseline(shares: Sequence[float], threshold: float) -> LabelPredictions:
     """Supported from some overlap on; everything else is called hallucination, or neutral."""
     labels = [int(share < threshold) for share in shares]
     name = f"word overlap from {threshold:.2f}".replace("0.", ".")
     subject = Subject(name, OVERLAP, f"baseline, threshold {threshold:.4g}")
-    return Predictions(subject, {way.name: labels for way in WAYS}, list(shares))
+    return LabelPredictions(subject, {way.name: labels for way in WAYS}, list(shares))
 
 
-def majority_baseline(responses: Sequence[LabelledResponse], ways: Sequence[Way]) -> Predictions:
+def majority_baseline(responses: Sequence[LabelledResponse], ways: Sequence[Way]) -> LabelPredictions:
     """Always the most frequent label of the judged responses, which no classifier can know."""
     labels = {}
     for way in ways:
         counts = Counter(true_label(way, one) for one in responses)
         most = max(counts, key=lambda label: (counts[label], -label))
         labels[way.name] = [most] * len(responses)
-    return Predictions(Subject("always the most frequent", "", "baseline"), labels, [0.0] * len(responses))
+    return LabelPredictions(Subject("always the most frequent", "", "baseline"), labels, [0.0] * len(responses))
 
 
 def overlap_shares(inputs: Sequence[GroundingInput]) -> list[float]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from tertulia.core.dialogue import Json
 from tertulia.core.grounding import LABELS, GroundingInput
-from tertulia.judge.grounding.classify import FIVE, TWO, NamedClassifier, Predictions, true_label
+from tertulia.judge.grounding.classify import FIVE, TWO, LabelPredictions, NamedClassifier, true_label
 from tertulia.judge.grounding.inputs import LabelledResponse
 from tertulia.models.classifiers.grounding import grounding_verdicts
 
@@ -27,7 +27,7 @@ MAX_TEXT = 400
 
 
 def error_tables(
-    explained: Sequence[tuple[Predictions, NamedClassifier]],
+    explained: Sequence[tuple[LabelPredictions, NamedClassifier]],
     responses: Sequence[LabelledResponse],
     shares: Sequence[float],
     *,
@@ -45,7 +45,7 @@ def error_tables(
 
 
 def _rows(
-    subject: Predictions,
+    subject: LabelPredictions,
     named: NamedClassifier,
     responses: Sequence[LabelledResponse],
     shares: Sequence[float],
@@ -74,7 +74,7 @@ def _rows(
             )
 
 
-def _sure(subject: Predictions, i: int) -> float:
+def _sure(subject: LabelPredictions, i: int) -> float:
     """How probable the predicted label is; of the baseline, how far the overlap is from its threshold's other side."""
     if subject.probabilities is not None:
         return max(subject.probabilities[i])

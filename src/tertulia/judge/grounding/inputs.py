@@ -71,7 +71,7 @@ class GroundedReply(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ReplySet:
+class GroundedReplies:
     """Replies without labels."""
 
     replies: tuple[GroundedReply, ...]
@@ -83,7 +83,7 @@ class ReplySet:
     """Replies without evidence in conversations where others have some, by subject."""
 
 
-def read_inputs(config: GroundingConfig, problems: Problems | None = None) -> LabelledSet | ReplySet:
+def read_inputs(config: GroundingConfig, problems: Problems | None = None) -> LabelledSet | GroundedReplies:
     """Everything that the config names, as one set of one kind."""
     exports = [is_export(Path(file)) for file in config.files]
     if all(exports):
@@ -102,7 +102,7 @@ def read_labelled(file: str, split: str | None = None, problems: Problems | None
     return given
 
 
-def _split(config: GroundingConfig, problems: Problems | None) -> LabelledSet | ReplySet:
+def _split(config: GroundingConfig, problems: Problems | None) -> LabelledSet | GroundedReplies:
     """Labelled responses or replies, whichever the files have."""
     labelled: list[LabelledResponse] = []
     unlabelled: list[tuple[str, Exchange]] = []
@@ -163,7 +163,7 @@ def reply_set(
     *,
     by: By | None = None,
     speaker: str | None = None,
-) -> ReplySet:
+) -> GroundedReplies:
     """The replies of whoever is judged in conversations with evidence, and given single replies with evidence."""
     replies: list[GroundedReply] = []
     without: dict[str, int] = {}
@@ -190,7 +190,7 @@ def reply_set(
     units = {
         subject: iter(unique_ids(r.unit for r in replies if r.subject == subject)) for subject in _subjects(replies)
     }
-    return ReplySet(tuple(one._replace(unit=next(units[one.subject])) for one in replies), count, without, bare)
+    return GroundedReplies(tuple(one._replace(unit=next(units[one.subject])) for one in replies), count, without, bare)
 
 
 def _replies(one: JudgedConversation) -> Iterator[GroundedReply]:

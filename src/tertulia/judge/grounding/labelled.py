@@ -16,8 +16,8 @@ from tertulia.judge.grounding.classify import (
     THRESHOLD,
     TWO,
     WAYS,
+    LabelPredictions,
     NamedClassifier,
-    Predictions,
     Way,
     choose_threshold,
     classify,
@@ -127,7 +127,7 @@ def setting_name(way: Way, band: str = "", label: str = "") -> str:
 
 
 def way_scores(
-    subject: Predictions, responses: Sequence[LabelledResponse], way: Way, band: str, mask: Sequence[bool]
+    subject: LabelPredictions, responses: Sequence[LabelledResponse], way: Way, band: str, mask: Sequence[bool]
 ) -> Iterator[Score]:
     """All scores of a subject for one way to label, on the responses of the mask."""
     rows = [i for i, keep in enumerate(mask) if keep]
@@ -152,8 +152,8 @@ def way_scores(
 
 
 def _explained(
-    subjects: Sequence[Predictions], loaded: Sequence[NamedClassifier]
-) -> list[tuple[Predictions, NamedClassifier]]:
+    subjects: Sequence[LabelPredictions], loaded: Sequence[NamedClassifier]
+) -> list[tuple[LabelPredictions, NamedClassifier]]:
     """Those whose errors are shown: the classifiers, or overlap if there is no other."""
     if not loaded:
         return [(subjects[0], load_classifiers([OVERLAP])[0])]
@@ -161,7 +161,7 @@ def _explained(
 
 
 def _items(
-    subjects: Sequence[Predictions], responses: Sequence[LabelledResponse], shares: Sequence[float], way: Way
+    subjects: Sequence[LabelPredictions], responses: Sequence[LabelledResponse], shares: Sequence[float], way: Way
 ) -> Iterator[JudgedItem]:
     """The texts of each response with its true label and what everybody predicts."""
     for i, one in enumerate(responses):

@@ -10,7 +10,7 @@ from tertulia.core.dialogue import Json
 from tertulia.core.grounding import COARSE, LABELS
 from tertulia.corpus.readers.base import content_id
 from tertulia.judge.document import short
-from tertulia.judge.grounding.classify import FIVE, THREE, WAYS, Predictions, Way, true_label
+from tertulia.judge.grounding.classify import FIVE, THREE, WAYS, LabelPredictions, Way, true_label
 from tertulia.judge.grounding.export import PersonLabel
 from tertulia.judge.grounding.inputs import LabelledSet
 from tertulia.metrics.agreement import UnitRating, krippendorff_alpha, percent_agreement
@@ -18,7 +18,7 @@ from tertulia.metrics.agreement import UnitRating, krippendorff_alpha, percent_a
 HEAD = ("labels", "who", "alpha", "agreement", "alpha with most people", "responses")
 
 
-def agreement_table(given: LabelledSet, subjects: Sequence[Predictions]) -> dict[str, Json]:
+def agreement_table(given: LabelledSet, subjects: Sequence[LabelPredictions]) -> dict[str, Json]:
     """Alpha and percent agreement of people with people, and of each subject with people."""
     rows = [row for way in WAYS for row in _rows(way, given, subjects)]
     notes = [
@@ -29,7 +29,7 @@ def agreement_table(given: LabelledSet, subjects: Sequence[Predictions]) -> dict
     return {"title": "Agreement with people", "head": list(HEAD), "rows": rows, "notes": notes}
 
 
-def _rows(way: Way, given: LabelledSet, subjects: Sequence[Predictions]) -> list[list[str]]:
+def _rows(way: Way, given: LabelledSet, subjects: Sequence[LabelPredictions]) -> list[list[str]]:
     clusters = {one.unit: content_id(one.input.evidence) for one in given.people}
     people = [UnitRating(one.unit, one.rater, _label(way, one)) for one in given.people]
     alpha = krippendorff_alpha(people, clusters=clusters)

@@ -14,7 +14,7 @@ from tertulia.core.score import Score
 from tertulia.judge.document import short
 from tertulia.judge.grounding.classify import CHUNK, NamedClassifier, load_classifiers, overlap_shares
 from tertulia.judge.grounding.config import GroundingConfig
-from tertulia.judge.grounding.inputs import GroundedReply, ReplySet
+from tertulia.judge.grounding.inputs import GroundedReplies, GroundedReply
 from tertulia.judge.runs import JudgedItem, JudgedRun, Subject, describe_config
 from tertulia.metrics.agreement import UnitRating, krippendorff_alpha
 from tertulia.metrics.grounding import CLAIMS, ENTAILMENT, LABEL_SHARES
@@ -24,7 +24,7 @@ from tertulia.models.classifiers.grounding import grounding_verdicts
 METRICS = (*LABEL_SHARES.values(), CLAIMS)
 
 
-def run_replies(given: ReplySet, config: GroundingConfig, progress: Progress) -> JudgedRun:
+def run_replies(given: GroundedReplies, config: GroundingConfig, progress: Progress) -> JudgedRun:
     """Classify the replies of all bots."""
     replies = given.replies
     if not replies:
@@ -144,7 +144,7 @@ def _difference_tables(
     return [{"title": f"Classifiers compared with {first}", "head": head, "rows": rows, "notes": [note]}]
 
 
-def _notes(given: ReplySet) -> Iterator[str]:
+def _notes(given: GroundedReplies) -> Iterator[str]:
     yield (
         "Shares of replies by the label that a classifier gives them; attributable is entailment. Attributable claims"
         " leave generic replies out, which claim nothing. 95 % intervals (Wilson's) over conversations."
