@@ -294,7 +294,7 @@ def test_a_share_of_none_or_all_has_an_interval() -> None:
     units = tuple("12345")
     for value in (0.0, 1.0):
         score = Score("bot", "", "loop", units, (value,) * 5, clusters)
-        figure = estimate(score, MetricInfo("loop", "conversation", share=True))
+        figure = estimate(score, MetricInfo("loop", "conversation", bounded=True))
         assert (figure.low, figure.high) == pytest.approx(wilson_interval(value, 4))  # four clusters, not five units
         assert figure.high - figure.low > 0.4
     plain = estimate(Score("bot", "", "words", units, (0.0,) * 5, clusters), MetricInfo("words", "conversation"))

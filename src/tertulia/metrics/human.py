@@ -45,7 +45,7 @@ SENSIBLENESS = Metric(
     "mean",
     "share of bot turns that make sense to people",
     _MEENA,
-    share=True,
+    bounded=True,
     compute=_sensible,
 )
 SPECIFICITY = Metric(
@@ -54,10 +54,10 @@ SPECIFICITY = Metric(
     "mean",
     "share of bot turns that make sense and are specific",
     _MEENA,
-    share=True,
+    bounded=True,
     compute=_specific,
 )
-SSA = Metric("SSA", "rating", "mean", "mean of sensibleness and specificity", _MEENA, share=True, compute=_ssa)
+SSA = Metric("SSA", "rating", "mean", "mean of sensibleness and specificity", _MEENA, bounded=True, compute=_ssa)
 RATING = Metric(
     "rating", "rating", "mean", "mean of people's ratings on a scale, by question", "Likert 1932", compute=_numbers
 )
@@ -66,7 +66,7 @@ YES = Metric(
     "rating",
     "mean",
     "share of people's answers that are yes, by question",
-    share=True,
+    bounded=True,
     compute=_numbers,
 )
 VOTES = Metric(
@@ -83,7 +83,7 @@ WINS = Metric(
     "mean",
     "share of votes for the subject against another one",
     "Li et al. 2019",
-    share=True,
+    bounded=True,
     compute=_wins,
 )
 TIES = Metric(
@@ -93,7 +93,7 @@ TIES = Metric(
     "share of votes for neither of two subjects",
     "Ghandeharioun et al. 2019",
     higher_is_better=None,
-    share=True,
+    bounded=True,
     compute=_ties,
 )
 PERSONA_DETECTION = Metric(
@@ -102,7 +102,7 @@ PERSONA_DETECTION = Metric(
     "mean",
     "share of chats after which people tell the bot's persona from another one",
     "Zhang et al. 2018",
-    share=True,
+    bounded=True,
     compute=_numbers,
 )
 BEGIN_LABEL = Metric(
@@ -112,7 +112,7 @@ BEGIN_LABEL = Metric(
     "share of responses that people's answers give one of BEGIN's five labels, by label",
     "Dziri et al. 2021",
     higher_is_better=None,
-    share=True,
+    bounded=True,
     compute=_numbers,
 )
 COOPERATIVENESS = Metric(
@@ -121,6 +121,6 @@ COOPERATIVENESS = Metric(
     "mean",
     "share of sentences that help the conversation along, as people see it",
     "Dziri et al. 2021",
-    share=True,
+    bounded=True,
     compute=_numbers,
 )

@@ -101,6 +101,25 @@ METRICS.add(
 METRICS.add("BEGIN label", _HUMAN + "BEGIN_LABEL", "share of responses with each of BEGIN's five labels")
 METRICS.add("cooperativeness", _HUMAN + "COOPERATIVENESS", "share of sentences that help the conversation along")
 
+_CLASSIFICATION = "tertulia.metrics.classification:"
+METRICS.add("label accuracy", _CLASSIFICATION + "ACCURACY", "share of responses whose label a classifier predicts")
+METRICS.add("label precision", _CLASSIFICATION + "PRECISION", "share of the predictions of a label that are right")
+METRICS.add("label recall", _CLASSIFICATION + "RECALL", "share of the responses of a label that are found")
+METRICS.add("label F1", _CLASSIFICATION + "F1", "harmonic mean of precision and recall of a label")
+METRICS.add("macro-F1", _CLASSIFICATION + "MACRO_F1", "mean F1 of the labels that occur")
+METRICS.add("ROC-AUC", _CLASSIFICATION + "ROC_AUC", "how probably a supported response scores higher than another")
+for _label in "entailment hallucination off-topic generic contradiction".split():
+    METRICS.add(
+        f"grounding: {_label}",
+        f"tertulia.metrics.grounding:{_label.replace('-', '_').upper()}",
+        f"share of replies that a classifier labels {_label}",
+    )
+METRICS.add(
+    "grounding: attributable claims",
+    "tertulia.metrics.grounding:CLAIMS",
+    "share of supported replies among those that are not generic",
+)
+
 _JUDGE = "tertulia.metrics.judge_labels:"
 METRICS.add("sensibleness (judge)", _JUDGE + "SENSIBLENESS", "share of turns that make sense to an automatic judge")
 METRICS.add("specificity (judge)", _JUDGE + "SPECIFICITY", "share of sensible and specific turns by a judge")

@@ -143,7 +143,7 @@ def _seq_rep(name: str, n: int) -> Metric:
         summary=summary,
         citation=citation,
         higher_is_better=False,
-        share=True,
+        bounded=True,
         compute=partial(repeated_ngrams, n=n),
     )
 
@@ -156,7 +156,7 @@ def _context_rep(name: str, n: int) -> Metric:
         summary=summary,
         citation=citation,
         higher_is_better=None,
-        share=True,
+        bounded=True,
         compute=partial(context_ngrams, n=n),
     )
 
@@ -170,7 +170,7 @@ SELF_REPETITION = Metric(
     "share of bigrams that a speaker has used in earlier turns",
     "See et al. 2019",
     False,
-    share=True,
+    bounded=True,
     compute=self_repetition,
 )
 PARROTING = Metric(
@@ -180,7 +180,7 @@ PARROTING = Metric(
     "share of bigrams that stand in the partner's last turn",
     "See et al. 2019",
     False,
-    share=True,
+    bounded=True,
     compute=parroting,
 )
 LOOP = Metric(
@@ -189,6 +189,6 @@ LOOP = Metric(
     "mean",
     "share of conversations in which a speaker repeats a turn, or an exchange recurs",
     higher_is_better=False,
-    share=True,
+    bounded=True,
     compute=loop,
 )

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeVar
 
 from tertulia.core.dialogue import Json
+from tertulia.core.grounding import GroundingLabel
 from tertulia.metrics.agreement import UnitRating
+from tertulia.metrics.begin_labels import QUESTIONS, begin_label, is_cooperative, response_label
 from tertulia.metrics.preference import PairwiseVote, Winner
 from tertulia.metrics.ratings import SsaLabel, SubjectRating, ssa_ratings
 from tertulia.study.assignment import chosen_index
-from tertulia.study.begin_labels import BeginLabel, begin_label, is_cooperative, response_label
 from tertulia.study.config import StudyConfig
 from tertulia.study.export import ExportedLabel, chosen_bot, judged_bot, value_as_number
 from tertulia.study.questions import Question
@@ -66,7 +67,7 @@ class LabelSet:
     """With the id of the rating."""
     detections: Sequence[Rated] = ()
     """1 where the bot's persona was recognised."""
-    begin: Sequence[tuple[BeginLabel, Rated]] = ()
+    begin: Sequence[tuple[GroundingLabel, Rated]] = ()
     """The label of each response; the rating is 1."""
     cooperative: Sequence[Rated] = ()
     """1 for sentences that help the conversation along."""
@@ -272,11 +273,11 @@ def _begin_labels(
     config: StudyConfig,
     answers: Mapping[tuple[str, str], Mapping[str, Json]],
     rated: Mapping[tuple[str, str], Rated],
-) -> tuple[list[tuple[BeginLabel, Rated]], list[Rated]]:
+) -> tuple[list[tuple[GroundingLabel, Rated]], list[Rated]]:
     """Labels of responses from the answers about their sentences, if the study asks BEGIN's questions."""
-    if not all(config.question(name) for name in ("on_topic", "why_not", "personal", "supported", "contradicted")):
+    if not all(config.question(name) for name in QUESTIONS):
         return [], []
-    sentences: defaultdict[str, list[BeginLabel]] = defaultdict(list)
+    sentences: defaultdict[str, list[GroundingLabel]] = defaultdict(list)
     responses: dict[str, Rated] = {}
     cooperative = []
     for (assignment, target), given in answers.items():
