@@ -24,6 +24,7 @@ from tertulia.core.dialogue import Turn
 from tertulia.core.english import STOP_WORDS, stem
 from tertulia.core.errors import DataError
 from tertulia.core.progress import Progress, Silent
+from tertulia.core.registry import Registry
 from tertulia.core.reply import Passage
 from tertulia.core.text import words
 from tertulia.talk.passages import MAX_CHARACTERS, MAX_SENTENCES, MAX_WORDS, Document, Documents, read_documents
@@ -33,6 +34,10 @@ Encode = Callable[[Sequence[str]], Floats]
 """Unit vectors (n, d) of texts."""
 SearchMethod = Literal["hybrid", "words"]
 
+MINILM = "minilm"
+ENCODERS = Registry("sentence encoder")
+"""A table, because it takes seconds to import, and bots without documents do not need it."""
+ENCODERS.add(MINILM, "tertulia.models.sentence_encoder:SentenceEncoder", "all-MiniLM-L6-v2")
 MAX_PASSAGES = 100_000
 K1, B = 1.2, 0.75
 FUSION = 60
@@ -86,10 +91,8 @@ class PassageIndex:
             )
         if search == "words":
             return cls(documents)
-        from tertulia.models.sentence_encoder import MINILM, SHA256, SentenceEncoder  # takes seconds to import
-
-        encoder = SentenceEncoder.load(MINILM).eval()
-        cache = VectorCache(cache_folder() / "documents", f"{MINILM} {SHA256}")
+        encoder = ENCODERS.get(MINILM).load(MINILM).eval()
+        cache = VectorCache(cache_folder() / "documents", MINILM)
         return cls(documents, vectors=cache.vectors(documents.files, encoder.encode, progress), encode=encoder.encode)
 
     def __len__(self) -> int:

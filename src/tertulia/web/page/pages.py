@@ -49,6 +49,6 @@ def install(app: FastAPI) -> None:
         """The chat page."""
         config, signed_in = services.config, request.state.session is not None
         settings = {"max_message": config.max_message, "markdown": config.markdown, "explain": config.explain}
-        return pages.render("chat.html", settings | {"signed_in": signed_in})
+        return pages.render("chat.html", settings | {"signed_in": signed_in, "grounding": bool(config.grounding)})
 
     app.mount("/static", Static(directory=WEB / "static"), name="static")
