@@ -137,6 +137,7 @@ def test_an_older_sqlite_backup_is_migrated_when_restored(sqlite_url: str, tmp_p
     for table in reversed(metadata.sorted_tables):
         if table.name not in ("conversations", "turns", "servers"):
             rows(sqlite_url, f"DROP TABLE {table.name}")
+    rows(sqlite_url, "ALTER TABLE conversations DROP COLUMN evidence")
     rows(sqlite_url, "UPDATE tertulia_version SET version_num = '0002'")
     backup(sqlite_url, tmp_path / "old.db")
     for url in (sqlite_url, f"sqlite:///{tmp_path / 'old.db'}"):

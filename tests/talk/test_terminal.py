@@ -177,7 +177,7 @@ def test_unknown_commands_suggest_the_close_one() -> None:
     assert len(screen.all("error")) == 3
     assert texts(chat) == []
     usages = [usage.split()[0] for usage, _ in screen.last("table")]
-    commands = ["/help", "/persona", "/undo", "/again", "/why", "/history", "/save", "/bot", "/quit"]
+    commands = ["/help", "/persona", "/evidence", "/undo", "/again", "/why", "/history", "/save", "/bot", "/quit"]
     assert usages == [*commands, "Ctrl-C", "//text"]
 
 

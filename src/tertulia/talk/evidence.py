@@ -73,8 +73,8 @@ class DocumentsBot:
     def retrieve(self, ask: Ask) -> "RetrievedAsk":
         """The ask with the passages that fit it; the evidence it has comes first."""
         passages = tuple(self.index.search(ask.dialogue.turns, self.config.passages))
-        found = tuple(Evidence(passage.text, passage.source) for passage in passages)
-        dialogue = replace(ask.dialogue, evidence=(*ask.dialogue.evidence, *found))
+        retrieved = tuple(Evidence(passage.text, passage.source) for passage in passages)
+        dialogue = replace(ask.dialogue, evidence=(*ask.dialogue.evidence, *retrieved))
         return RetrievedAsk(replace(ask, dialogue=dialogue), passages)
 
     def _reply(self, reply: Reply, passages: tuple[Passage, ...]) -> Reply:

@@ -19,13 +19,14 @@ from tertulia.core.text import clean, sentence_spans, squash
 SUFFIXES = (".txt", ".md", ".jsonl")
 MAX_SENTENCES, MAX_WORDS, MAX_CHARACTERS = 4, 90, 700
 """Of one passage: what a sentence vector can still represent, and three of which fit a small model's prompt."""
+MAX_HEADING = 120
 MAX_FILE_BYTES = 50_000_000
 MAX_PROBLEMS = 5
 """How many of the skipped files are described."""
 TEXT_FIELDS = ("text", "contents", "content", "body", "passage")
 
 
-class Document(NamedTuple):
+class DocumentFile(NamedTuple):
     """A file with its passages, in order."""
 
     name: str
@@ -39,7 +40,7 @@ class Document(NamedTuple):
 class Documents:
     """What could be read of a folder, and what could not."""
 
-    files: tuple[Document, ...]
+    files: tuple[DocumentFile, ...]
     skipped: tuple[str, ...] = ()
     """For each file or line that was skipped, why."""
 
@@ -71,13 +72,13 @@ def read_documents(folder: Path) -> Documents:
             files.append(document)
         elif not problems:
             skipped.append(f"{name} (it has no text)")
-    found = Documents(tuple(files), tuple(clean(one) for one in skipped))
+    documents = Documents(tuple(files), tuple(clean(one) for one in skipped))
     if not files:
         raise DataError(
-            f"{folder} has no texts to retrieve passages from. {found.remark()}".rstrip(),
+            f"{folder} has no texts to retrieve passages from. {documents.remark()}".rstrip(),
             hint="Put .txt, .md or .jsonl files into it; a line of .jsonl is an object with the field text.",
         )
-    return found
+    return documents
 
 
 def _paths(folder: Path) -> Iterator[Path]:
@@ -88,7 +89,7 @@ def _paths(folder: Path) -> Iterator[Path]:
                 yield Path(parent) / name
 
 
-def _read(path: Path, name: str) -> tuple[Document, list[str]]:
+def _read(path: Path, name: str) -> tuple[DocumentFile, list[str]]:
     if path.stat().st_size > MAX_FILE_BYTES:
         raise ValueError(f"larger than {MAX_FILE_BYTES // 1_000_000} MB")
     data = path.read_bytes()
@@ -100,7 +101,7 @@ def _read(path: Path, name: str) -> tuple[Document, list[str]]:
         passages = [part for record in _records(text, name, problems) for part in split_passages(record)]
     else:
         passages = split_passages(text)
-    return Document(name, hashlib.sha256(data).hexdigest(), tuple(passages)), problems
+    return DocumentFile(name, hashlib.sha256(data).hexdigest(), tuple(passages)), problems
 
 
 def _records(text: str, name: str, problems: list[str]) -> Iterator[str]:
@@ -137,7 +138,7 @@ def split_passages(text: str) -> list[str]:
         block = block.strip()
         if block.startswith("#"):
             line, _, block = block.partition("\n")
-            heading = squash(line.lstrip("#"))
+            heading = squash(line.lstrip("#"))[:MAX_HEADING]
         for i, passage in enumerate(_runs(block)):
             passages.append(f"{heading}: {passage}" if heading and i == 0 else passage)
             heading = ""

@@ -27,7 +27,7 @@ from tertulia.core.progress import Progress, Silent
 from tertulia.core.registry import Registry
 from tertulia.core.reply import Passage
 from tertulia.core.text import words
-from tertulia.talk.passages import MAX_CHARACTERS, MAX_SENTENCES, MAX_WORDS, Document, Documents, read_documents
+from tertulia.talk.passages import MAX_CHARACTERS, MAX_SENTENCES, MAX_WORDS, DocumentFile, Documents, read_documents
 
 Floats = NDArray[np.float32]
 Encode = Callable[[Sequence[str]], Floats]
@@ -160,7 +160,7 @@ class VectorCache:
         self._folder = folder
         self._name = f"{_SPLITTER} {encoder}"
 
-    def vectors(self, files: Sequence[Document], encode: Encode, progress: Progress | None = None) -> Floats:
+    def vectors(self, files: Sequence[DocumentFile], encode: Encode, progress: Progress | None = None) -> Floats:
         """The vectors of all passages in order; those of new files are computed, and cached."""
         progress = progress or Silent()
         cached = [self._read(document) for document in files]
@@ -177,13 +177,13 @@ class VectorCache:
         rows = iter(made)
         return np.concatenate([(next(rows) if known is None else known).astype(np.float32) for known in cached])
 
-    def _write(self, document: Document, vectors: NDArray[np.float16]) -> None:
+    def _write(self, document: DocumentFile, vectors: NDArray[np.float16]) -> None:
         path = self._path(document)
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as unfinished, unfinished.open("wb") as out:
             np.save(out, vectors, allow_pickle=False)
 
-    def _read(self, document: Document) -> NDArray[np.float16] | None:
+    def _read(self, document: DocumentFile) -> NDArray[np.float16] | None:
         try:
             vectors = np.load(self._path(document), allow_pickle=False)
         except (OSError, ValueError, EOFError):  # not there, or cut off: it is made again
@@ -191,7 +191,7 @@ class VectorCache:
         whole = vectors.ndim == 2 and len(vectors) == len(document.passages) and vectors.dtype == np.float16
         return vectors if whole else None
 
-    def _path(self, document: Document) -> Path:
+    def _path(self, document: DocumentFile) -> Path:
         key = hashlib.sha256(f"{self._name} {document.digest} {document.name.rpartition('.')[2]}".encode()).hexdigest()
         return self._folder / key[:2] / f"{key}.npy"
 
@@ -235,9 +235,9 @@ def _best(scores: Floats, fits: NDArray[np.bool_]) -> list[int]:
     return best
 
 
-def _batches(files: Sequence[Document]) -> Iterator[list[Document]]:
+def _batches(files: Sequence[DocumentFile]) -> Iterator[list[DocumentFile]]:
     """Files in groups of about `BATCH` passages."""
-    batch: list[Document] = []
+    batch: list[DocumentFile] = []
     for document in files:
         batch.append(document)
         if sum(len(one.passages) for one in batch) >= BATCH:

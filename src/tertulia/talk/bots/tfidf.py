@@ -158,11 +158,11 @@ class TfidfBot:
 
     def _from_evidence(self, ask: Ask, query: sparse.csr_array, used: set[str]) -> list[Candidate]:
         """The sentences of the evidence that share a word with the query."""
-        found = evidence_candidates(ask)
-        scores = np.asarray((self.index.vectors([one.text for one in found]) @ query.T).todense()).ravel()
+        sentences = evidence_candidates(ask)
+        scores = np.asarray((self.index.vectors([one.text for one in sentences]) @ query.T).todense()).ravel()
         return [
             replace(one, score=float(score), dropped=SAID if text_key(one.text) in used else None)
-            for one, score in zip(found, scores, strict=True)
+            for one, score in zip(sentences, scores, strict=True)
             if score > 0
         ]
 
