@@ -92,8 +92,8 @@ def give_evidence(page: Page, text: str = EVIDENCE) -> None:
 
 
 def axe(page: Page) -> list[Any]:
-    found = Axe().run(page)
-    return [(one["id"], [node["html"] for node in one["nodes"]]) for one in found.response["violations"]]
+    result = Axe().run(page)
+    return [(one["id"], [node["html"] for node in one["nodes"]]) for one in result.response["violations"]]
 
 
 def test_a_false_number_is_marked_and_still_is_after_a_reload(grounded: GroundedServer, visit: Any) -> None:
