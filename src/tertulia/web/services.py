@@ -20,6 +20,7 @@ from tertulia.store.records import NotFound, SearchHit, Unset
 from tertulia.store.timed import TimedDatabase
 from tertulia.store.usage import StoredUsage, usage_of
 from tertulia.talk.bot import Bot
+from tertulia.talk.evidence import DocumentsBot
 from tertulia.talk.worker import Busy, Job, OnPiece, Worker
 from tertulia.web.config import LazyBot, ServeConfig
 from tertulia.web.grounding import GroundingService
@@ -262,6 +263,8 @@ class Services:
                 if self._closing:
                     return
                 self._add_worker(name, loaded)
+                if isinstance(loaded, DocumentsBot) and loaded.index.remark:
+                    log.warning("The documents of the bot %r: %s", name, loaded.index.remark)
                 log.info("The bot %r is ready after %.1f s", name, time.monotonic() - start)
 
 
