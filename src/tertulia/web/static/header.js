@@ -29,7 +29,7 @@ export function showHeader() {
   const passages = evidence ? passageCount(evidence.length) : "none";
   $("evidence-value").textContent = passages;
   $("evidence").setAttribute("aria-label", `Evidence: ${passages}`);
-  $("evidence").title = evidence ? evidence.join("\n\n") : "Give the bot a text that its replies should rest on";
+  $("evidence").title = evidence ? evidence.join(" ").slice(0, 300) : "Give the bot a text that its replies should rest on";
   $("evidence").classList.toggle("set", evidence !== null);
   $("more").disabled = !id;
   $("title-edit").hidden = !id;
