@@ -9,6 +9,7 @@ baseline of the Ubuntu Dialogue Corpus (arXiv 1506.08909).
 import random
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple, Self
 
@@ -23,7 +24,8 @@ from tertulia.core.config import Config
 from tertulia.core.errors import UsageError
 from tertulia.core.reply import Ask, Candidate, Provenance, Reply
 from tertulia.corpus.load import load_dialogues
-from tertulia.talk.repetition import SAID, persona_sentences, text_key
+from tertulia.talk.bot import BotTraits
+from tertulia.talk.repetition import SAID, evidence_candidates, persona_sentences, text_key
 from tertulia.talk.tfidf_index import TfidfIndex
 
 HEAD = 100
@@ -47,6 +49,8 @@ class TfidfOptions(Config):
     """How many of the best replies to consider."""
     max_ngram: int = Field(2, ge=1, le=3)
     """Longest n-gram of words that is a term."""
+    evidence: bool = False
+    """Whether the sentences of the evidence are candidates, too: each by its own similarity to the query."""
 
 
 class TfidfBot:
@@ -60,6 +64,7 @@ class TfidfBot:
         self.index = index
         self.options = options or TfidfOptions()
         self.spec = spec
+        self.traits = BotTraits(reads_evidence=self.options.evidence)
 
     @classmethod
     def build(cls, target: str, options: TfidfOptions, /) -> Self:
@@ -79,8 +84,9 @@ class TfidfBot:
         if not asks:
             return []
         start = time.perf_counter()
-        similarity = self.index.similarity(self._queries(asks, self.options.persona_weight))
-        choices = [self._choose(ask, similarity[[row], :]) for row, ask in enumerate(asks)]
+        queries = self._queries(asks, self.options.persona_weight)
+        similarity = self.index.similarity(queries)
+        choices = [self._choose(ask, similarity[[row], :], queries[[row], :]) for row, ask in enumerate(asks)]
         seconds = time.perf_counter() - start
         return [
             Reply(
@@ -113,17 +119,19 @@ class TfidfBot:
     def _query_text(self, ask: Ask) -> str:
         return ask.last if self.options.context == "last" else "\n".join(turn.text for turn in ask.dialogue.turns)
 
-    def _choose(self, ask: Ask, similarity: sparse.csr_array) -> "_Choice":
+    def _choose(self, ask: Ask, similarity: sparse.csr_array, query: sparse.csr_array) -> "_Choice":
         """The reply to one ask; `similarity` is its row, (1, rows of the index), with only the non-zero entries."""
         rng = random.Random(ask.seed)
         used = {text_key(turn.text) for turn in ask.dialogue.turns}
         if not ask.dialogue.turns and self.index.openers:
             return self._draw(rng, self.index.openers, used, note="opened the conversation")
-        if similarity.nnz == 0:
+        from_evidence = self._from_evidence(ask, query, used) if self.options.evidence else []
+        if similarity.nnz == 0 and not from_evidence:
             return self._draw(
                 rng, range(len(self.index.pairs)), used, note="none of the words are in its data: drew a random reply"
             )
         candidates = self._candidates(similarity, _best_first(similarity.data, ask.seed), used)
+        candidates = tuple(sorted((*from_evidence, *candidates), key=lambda candidate: -(candidate.score or 0.0)))
         fresh = [candidate for candidate in candidates if candidate.dropped is None]
         if not fresh:
             first = candidates[0]
@@ -149,6 +157,16 @@ class TfidfBot:
             if kept >= self.options.candidates:
                 break
         return tuple(candidates)
+
+    def _from_evidence(self, ask: Ask, query: sparse.csr_array, used: set[str]) -> list[Candidate]:
+        """The sentences of the evidence that share a word with the query."""
+        sentences = evidence_candidates(ask)
+        scores = np.asarray((self.index.vectors([one.text for one in sentences]) @ query.T).todense()).ravel()
+        return [
+            replace(one, score=float(score), dropped=SAID if text_key(one.text) in used else None)
+            for one, score in zip(sentences, scores, strict=True)
+            if score > 0
+        ]
 
     def _draw(self, rng: random.Random, indices: Sequence[int], used: set[str], *, note: str) -> "_Choice":
         pair = self.index.pairs[self._draw_unused(rng, indices, used)]
