@@ -1,0 +1,197 @@
+"""Whether a speaker stays true to what is known of them: their persona, and what they said before.
+
+A classifier of natural language inference compares a premise (a persona sentence, an own earlier turn) with a sentence
+of a reply. An answer alone may say nothing ("no, I don't"): together with its question it is a statement ("I do not
+have kids"), which is compared as well. The verdict on a reply is the worst that any of its sentences deserves.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple, Protocol, get_args
+
+from tertulia.core.clauses import plain
+from tertulia.core.text import is_question, sentences
+
+Relation = Literal["entailment", "neutral", "contradiction"]
+RELATIONS: tuple[Relation, ...] = get_args(Relation)
+THRESHOLD = 0.5
+"""The probability from which a pair counts as contradicting, or as entailed."""
+MAX_SENTENCES = 20
+"""Sentences of a text that are compared."""
+
+
+class RelationProbabilities(Protocol):
+    """Probabilities of the three relations of a premise to a hypothesis."""
+
+    @property
+    def entailment(self) -> float:
+        """That the premise entails the hypothesis."""
+        ...
+
+    @property
+    def neutral(self) -> float:
+        """That it does neither."""
+        ...
+
+    @property
+    def contradiction(self) -> float:
+        """That the premise contradicts the hypothesis."""
+        ...
+
+
+class ConsistencyClassifier(Protocol):
+    """Any classifier of natural language inference."""
+
+    def probabilities(self, premises: Sequence[str], hypotheses: Sequence[str]) -> Sequence[RelationProbabilities]:
+        """For each pair, how the premise relates to the hypothesis."""
+        ...
+
+
+class Utterance(NamedTuple):
+    """What somebody says, and what it should be consistent with."""
+
+    text: str
+    premises: tuple[str, ...]
+    """Sentences about the speaker, and the speaker's earlier turns."""
+    question: str = ""
+    """The turn that it answers."""
+
+
+class ConsistencyVerdict(NamedTuple):
+    """How an utterance relates to its premises."""
+
+    relation: Relation
+    probability: float
+    premise: str = ""
+    """The premise that decided it; empty for a neutral one."""
+    sentence: str = ""
+    """The sentence of the utterance that decided it."""
+
+
+NEUTRAL = ConsistencyVerdict("neutral", 1.0)
+
+
+def consistency_verdicts(
+    classifier: ConsistencyClassifier, utterances: Sequence[Utterance], *, threshold: float = THRESHOLD
+) -> list[ConsistencyVerdict]:
+    """Compare every sentence with every premise, all in one batch."""
+    pairs = [
+        [(premise, sentence) for sentence in statements(one.text, one.question) for premise in one.premises]
+        for one in utterances
+    ]
+    flat = [pair for own in pairs for pair in own]
+    rows = iter(classifier.probabilities([p for p, _ in flat], [s for _, s in flat]) if flat else ())
+    return [_verdict(own, [next(rows) for _ in own], threshold) for own in pairs]
+
+
+def _verdict(
+    pairs: Sequence[tuple[str, str]], rows: Sequence[RelationProbabilities], threshold: float
+) -> ConsistencyVerdict:
+    if not pairs:
+        return NEUTRAL
+    worst = max(range(len(rows)), key=lambda i: rows[i].contradiction)
+    if rows[worst].contradiction >= threshold:
+        return ConsistencyVerdict("contradiction", rows[worst].contradiction, *pairs[worst])
+    best = max(range(len(rows)), key=lambda i: rows[i].entailment)
+    if rows[best].entailment >= threshold:
+        return ConsistencyVerdict("entailment", rows[best].entailment, *pairs[best])
+    return ConsistencyVerdict("neutral", 1 - max(rows[worst].contradiction, rows[best].entailment))
+
+
+def statements(text: str, question: str = "") -> list[str]:
+    """The sentences of a text that are no questions, and what it says as an answer to a question.
+
+    >>> statements("No, not yet. And you?", "Do you have kids?")
+    ['No, not yet.', 'i do not have kids']
+    """
+    found = [sentence for sentence in sentences(text)[:MAX_SENTENCES] if not is_question(sentence)]
+    answer = answer_statement(question, found[0]) if found and question else None
+    return [*found, *([answer] if answer else [])]
+
+
+_YES = re.compile(
+    r"(?:oh |well |um |haha )*(?:yes|yeah|yep|yup|sure do|sure am|of course|i do|i am|i have|i can)\b(?! not)"
+)
+_NO = re.compile(
+    r"(?:oh |well |um |haha |sorry )*(?:no|nope|nah|not (?:yet|really|at all|currently|right now)|never|none"
+    r"|i (?:do|am|have|can) not|unfortunately not)\b(?! (?:kids|children|pets|problem|worries|way|idea|doubt))"
+)
+_DO = re.compile(r"\b(?:do|did) you (?:also |still |currently |really )?(?P<rest>(?!know|think|mean|want|do\b).*)")
+_BE = re.compile(
+    r"\bare you (?:also |still |currently |really )?(?P<rest>(?!doing|ok|sure|ready|there|today|talking).*)"
+)
+_HAVE = re.compile(r"\bhave you (?:ever )?(?P<rest>.*)")
+_CAN = re.compile(r"\bcan you (?P<rest>.*)")
+_ANY = re.compile(r"^(?:and |so |oh )*any (?P<rest>kids|children|pets|siblings|brothers or sisters|dogs|cats)\b.*")
+_YOUR_JOB = "is your (?:job|work|profession|occupation|career)"
+_OPEN = (
+    (re.compile(rf"\bwhat (?:do you do (?:for|as)|do you do$|do you work as|kind of work|{_YOUR_JOB})|\bwhere do you work"), "job"),
+    (re.compile(r"\bwhere (?:do you live|are you living|are you located|is your home)"), "i live in {}"),
+    (re.compile(r"\bwhere (?:are|do) you (?:come )?from"), "i am from {}"),
+    (re.compile(r"\bhow old are you|\bwhat is your age"), "i am {} years old"),
+    (re.compile(r"\bwhat is your name"), "my name is {}"),
+    (re.compile(r"\bwhat is your favorite (?P<of>[\w ]+)"), "my favorite {of} is {}"),
+    (re.compile(r"\bhow many (?P<of>\w+) do you have"), "i have {} {of}"),
+)  # fmt: skip
+_MINE = {"you": "i", "your": "my", "yours": "mine", "yourself": "myself", "any": ""}
+_FRAGMENT = re.compile(r"^(?:(?:i am )?(?:just )?(?:in|from|a|an|the|about) )*")
+_SUBJECT = re.compile(r"\b(?:i|my|we|you|it|that|he|she|they)\b")
+MAX_FRAGMENT = 6
+"""Words of an answer that is no sentence of its own."""
+
+
+def answer_statement(question: str, answer: str) -> str | None:
+    """What a short answer states, given its question; None if it answers with a sentence of its own or not at all.
+
+    >>> answer_statement("do you have any pets at home?", "nope !")
+    'i do not have pets at home'
+    >>> answer_statement("hi! what do you do for a living?", "sales"), answer_statement("how old are you?", "23")
+    ('i work as sales', 'i am 23 years old')
+    """
+    asked = [plain(sentence) for sentence in sentences(question) if is_question(sentence)]
+    if not asked:
+        return None
+    said = " ".join(re.findall(r"[a-z0-9-]+|,", plain(answer)))
+    return next((made for made in _answers(_words(asked[-1]), said.replace(" ,", ",")) if made), None)
+
+
+def _words(text: str) -> str:
+    return " ".join(re.findall(r"[a-z0-9-]+", text.replace("what's", "what is").replace("where's", "where is")))
+
+
+def _answers(question: str, said: str) -> Iterator[str | None]:
+    positive = True if _YES.match(said) else False if _NO.match(said) else None
+    if positive is not None:
+        yield _closed(question, positive)
+        return
+    for pattern, made in _OPEN:
+        if match := pattern.search(question):
+            yield _open(made, match, said)
+
+
+def _closed(question: str, positive: bool) -> str | None:
+    """The statement that a yes or no to a question makes."""
+    forms = (
+        (_ANY, "i have {}", "i do not have {}"),
+        (_DO, "i {}", "i do not {}"),
+        (_BE, "i am {}", "i am not {}"),
+        (_HAVE, "i have {}", "i have never {}"),
+        (_CAN, "i can {}", "i can not {}"),
+    )
+    for pattern, yes, no in forms:
+        if match := pattern.search(question):
+            rest = " ".join(filter(None, (_MINE.get(word, word) for word in match["rest"].split())))
+            rest = rest.removesuffix(" or not")
+            return (yes if positive else no).format(rest) if rest else None
+    return None
+
+
+def _open(made: str, match: re.Match[str], said: str) -> str | None:
+    """The statement that a fragment makes as the answer to an open question."""
+    fragment = said.partition(",")[0]
+    if _SUBJECT.search(fragment) or not fragment or len(fragment.split()) > MAX_FRAGMENT:
+        return None
+    if made == "job":
+        return f"i work {fragment}" if fragment.split()[0] in ("in", "at", "for", "as") else f"i work as {fragment}"
+    of = match.groupdict().get("of") or ""
+    return made.format(_FRAGMENT.sub("", fragment), of=of.strip())
