@@ -5,9 +5,11 @@ protocol. The defaults are packaged models, so that they work offline; an entail
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
+from tertulia.artefacts.manifest import is_complete
 from tertulia.core.dialogue import Dialogue, Persona, Turn
 from tertulia.core.errors import UsageError
 from tertulia.core.reply import Ask
@@ -15,7 +17,6 @@ from tertulia.corpus.load import SAMPLE, load_dialogues
 from tertulia.metrics.metric import ReplyExample
 from tertulia.metrics.reference_free import ReplyRanker, WordIdf, unit
 from tertulia.models.classifiers.entailment import EntailmentClassifier
-from tertulia.models.classifiers.text_classifier import TextClassifier
 from tertulia.models.generators.teachers import cached
 from tertulia.models.sentence_encoder import SentenceEncoder
 from tertulia.models.text_likelihood import TextScorer
@@ -98,11 +99,14 @@ def idf(spec: str) -> WordIdf:
 def entailment(spec: str) -> EntailmentClassifier:
     """A classifier of natural language inference. None is packaged, so one must be named."""
     kind, _, name = spec.partition(":")
+    if is_complete(Path(spec)):
+        return EntailmentClassifier.load(spec)
     if kind != "hf" or not name:
         problem = f"{spec!r} does not name an entailment classifier." if spec else "No entailment classifier was given."
         raise UsageError(
             problem,
-            hint="Give a Hugging Face classifier with the labels entailment, neutral and contradiction:"
+            hint="Give the run folder of `tertulia train configs/entailment.toml`, --resource entailment=RUN, or a"
+            " Hugging Face classifier with the labels entailment, neutral and contradiction:"
             " --resource entailment=hf:NAME_OR_FOLDER",
         )
-    return EntailmentClassifier(TextClassifier.load(name))
+    return EntailmentClassifier.load(name)
