@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, Protocol, get_args
 
 from tertulia.core.clauses import plain
+from tertulia.core.fact_words import Kind
 from tertulia.core.text import is_question, sentences
 
 Relation = Literal["entailment", "neutral", "contradiction"]
@@ -20,29 +21,32 @@ MAX_SENTENCES = 20
 """Sentences of a text that are compared."""
 
 
-class RelationProbabilities(Protocol):
-    """Probabilities of the three relations of a premise to a hypothesis."""
+class RelationProbabilities(NamedTuple):
+    """Probabilities of the three relations of a premise to a hypothesis; they add up to 1."""
+
+    entailment: float
+    neutral: float
+    contradiction: float
+
+
+class HasRelations(Protocol):
+    """What any classifier of natural language inference returns for a pair."""
 
     @property
     def entailment(self) -> float:
-        """That the premise entails the hypothesis."""
-        ...
-
-    @property
-    def neutral(self) -> float:
-        """That it does neither."""
+        """The probability that the premise entails the hypothesis."""
         ...
 
     @property
     def contradiction(self) -> float:
-        """That the premise contradicts the hypothesis."""
+        """The probability that the premise contradicts the hypothesis."""
         ...
 
 
 class ConsistencyClassifier(Protocol):
     """Any classifier of natural language inference."""
 
-    def probabilities(self, premises: Sequence[str], hypotheses: Sequence[str]) -> Sequence[RelationProbabilities]:
+    def probabilities(self, premises: Sequence[str], hypotheses: Sequence[str]) -> Sequence[HasRelations]:
         """For each pair, how the premise relates to the hypothesis."""
         ...
 
@@ -84,9 +88,7 @@ def consistency_verdicts(
     return [_verdict(own, [next(rows) for _ in own], threshold) for own in pairs]
 
 
-def _verdict(
-    pairs: Sequence[tuple[str, str]], rows: Sequence[RelationProbabilities], threshold: float
-) -> ConsistencyVerdict:
+def _verdict(pairs: Sequence[tuple[str, str]], rows: Sequence[HasRelations], threshold: float) -> ConsistencyVerdict:
     if not pairs:
         return NEUTRAL
     worst = max(range(len(rows)), key=lambda i: rows[i].contradiction)
@@ -136,8 +138,41 @@ _OPEN = (
 _MINE = {"you": "i", "your": "my", "yours": "mine", "yourself": "myself", "any": ""}
 _FRAGMENT = re.compile(r"^(?:(?:i am )?(?:just )?(?:in|from|a|an|the|about) )*")
 _SUBJECT = re.compile(r"\b(?:i|my|we|you|it|that|he|she|they)\b")
+_ASKED: tuple[tuple[re.Pattern[str], tuple[Kind, ...]], ...] = (
+    (
+        re.compile(rf"\bdo for a living|\bdo you (?:work|have a job)|\bwhat do you do(?: for work)?$|{_YOUR_JOB}"),
+        ("job",),
+    ),
+    (re.compile(r"\b(?:kids|children|son|daughter|family|a mom|a dad|a parent)\b"), ("child",)),
+    (re.compile(r"\b(?:siblings|brothers?|sisters?|family)\b"), ("sibling",)),
+    (re.compile(r"\b(?:pets?|animals?|dogs?|cats?)\b"), ("pet",)),
+    (re.compile(r"\b(?:married|single|husband|wife|boyfriend|girlfriend|dating|relationship)\b"), ("marital",)),
+    (re.compile(r"\bhow old|\byour age\b"), ("age",)),
+    (
+        re.compile(r"\bwhere (?:do|are) you (?:live|living|from|located|at)|\bwhere is your home"),
+        ("home", "origin", "setting"),
+    ),
+    (re.compile(r"\byour name\b|\bwho are you\b"), ("name",)),
+    (re.compile(r"\bfavorite\b"), ("favorite", "like")),
+    (re.compile(r"\b(?:hobbies|hobby|for fun|free time|spare time|do you (?:like|love|enjoy)|into)\b"), ("like",)),
+    (re.compile(r"\b(?:eat|meat|vegan|vegetarian|diet)\b"), ("diet", "meat")),
+    (re.compile(r"\b(?:drink|beer|wine|alcohol)\b"), ("alcohol",)),
+    (re.compile(r"\bhair\b|\blook like\b"), ("hair", "height")),
+)
 MAX_FRAGMENT = 6
 """Words of an answer that is no sentence of its own."""
+
+
+def asked_kinds(question: str) -> frozenset[Kind]:
+    """The kinds of facts that a turn asks for.
+
+    >>> sorted(asked_kinds("I have a dog. Do you have any pets?")), asked_kinds("I have two kids.")
+    (['pet'], frozenset())
+    """
+    asked = " ".join(_words(plain(sentence)) for sentence in sentences(question) if is_question(sentence))
+    if not asked or not re.search(r"\b(?:you|your|any|yours)\b", asked):
+        return frozenset()
+    return frozenset(kind for pattern, kinds in _ASKED for kind in kinds if pattern.search(asked))
 
 
 def answer_statement(question: str, answer: str) -> str | None:

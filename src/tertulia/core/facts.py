@@ -70,7 +70,8 @@ _LIKE = re.compile(
     rf"{_ME}(?P<verb>love|like|enjoy|adore|prefer|hate|dislike|despise|detest|am obsessed with|am addicted to"
     rf"|(?:can not|do not) stand|(?:do not|never) {ADVERBS}(?:like|love|enjoy|care for)"
     rf"|am (?:not )?{ADVERBS}(?:an? )?(?:big |huge |great )?(?:fan|lover) of"
-    r"|am (?:not )?(?:really |big |very |so |too )*into|eat(?: no)?|(?:do not|never) eat|drink(?: no)?|(?:do not|never) drink) (?P<what>.*)"
+    r"|am (?:not )?(?:really |big |very |so |too )*into"
+    r"|eat(?: no)?|(?:do not|never) eat|drink(?: no)?|(?:do not|never) drink) (?P<what>.*)"
 )
 _MOST = "(?:all time |absolute |very )?"
 _FAVORITE = re.compile(rf"\bmy {_MOST}favorite (?P<kind>[\w ]+?) (?:is|are|would be|has to be) (?P<what>.*)")

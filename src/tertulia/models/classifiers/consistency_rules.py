@@ -12,16 +12,15 @@ The figures that the rules return are not calibrated: `SURE` stands for a clear 
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from tertulia.core.clauses import clauses
+from tertulia.core.consistency import Relation, RelationProbabilities
 from tertulia.core.english import NEGATIONS, STOP_WORDS, stem
 from tertulia.core.fact_words import NUMBERS, TENS, TRAITS, Fact, number
 from tertulia.core.facts import facts
 from tertulia.core.text import words
-from tertulia.models.classifiers.entailment import EntailmentProbabilities
 
-Relation = Literal["entailment", "neutral", "contradiction"]
 SURE, WEAK, SHARED = 0.9, 0.65, 0.6
 """Probabilities of a clear case, a likely one, and the share of content words that make two statements the same."""
 _POLARITY = frozenset("not never no nor neither hardly without nothing none".split())
@@ -45,17 +44,17 @@ class ConsistencyRules:
 
     name = "rules"
 
-    def probabilities(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[EntailmentProbabilities]:
+    def probabilities(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[RelationProbabilities]:
         """For each pair the probabilities of the three classes."""
         return [_probabilities(_compare(p, h)) for p, h in zip(premises, hypotheses, strict=True)]
 
 
-def _probabilities(verdict: _Verdict) -> EntailmentProbabilities:
+def _probabilities(verdict: _Verdict) -> RelationProbabilities:
     rest = 1 - verdict.probability
     others = {"entailment": 0.0, "neutral": rest, "contradiction": 0.0}
     if verdict.relation == "neutral":
         others = {"entailment": rest / 2, "neutral": 0.0, "contradiction": rest / 2}
-    return EntailmentProbabilities(**(others | {verdict.relation: verdict.probability}))
+    return RelationProbabilities(**(others | {verdict.relation: verdict.probability}))
 
 
 @lru_cache(maxsize=100_000)  # personas and candidates come again with every message
