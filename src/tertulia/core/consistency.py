@@ -127,7 +127,7 @@ _CAN = re.compile(r"\bcan you (?P<rest>.*)")
 _ANY = re.compile(r"^(?:and |so |oh )*any (?P<rest>kids|children|pets|siblings|brothers or sisters|dogs|cats)\b.*")
 _YOUR_JOB = "is your (?:job|work|profession|occupation|career)"
 _OPEN = (
-    (re.compile(rf"\bwhat (?:do you do (?:for|as)|do you do$|do you work as|kind of work|{_YOUR_JOB})|\bwhere do you work"), "job"),
+    (re.compile(rf"\bwhat (?:do you (?:do (?:for|as)|do$|work as)|kind of work|{_YOUR_JOB})|\bwhere do you work"), "job"),
     (re.compile(r"\bwhere (?:do you live|are you living|are you located|is your home)"), "i live in {}"),
     (re.compile(r"\bwhere (?:are|do) you (?:come )?from"), "i am from {}"),
     (re.compile(r"\bhow old are you|\bwhat is your age"), "i am {} years old"),

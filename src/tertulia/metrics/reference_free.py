@@ -130,10 +130,10 @@ def unit(vectors: NDArray[Any]) -> NDArray[np.float64]:
 def persona_relation(batch: Sequence[ReplyExample], *, entailment: ConsistencyClassifier, relation: str) -> list[float]:
     """The highest probability that a persona sentence, as the premise, has this relation to the reply.
 
-    >>> from tertulia.core.consistency import RelationProbabilities
+    >>> from tertulia.core.consistency import RelationProbabilities as Row
     >>> class Opposite:
     ...     def probabilities(self, premises, hypotheses):
-    ...         return [RelationProbabilities(0.1, 0.1, 0.8) if "cats" in p else RelationProbabilities(0, 1, 0) for p in premises]
+    ...         return [Row(0.1, 0.1, 0.8) if "cats" in p else Row(0, 1, 0) for p in premises]
     >>> batch = [ReplyExample("I hate cats.", persona=("I sail.", "I love cats.")), ReplyExample("Hi.")]
     >>> persona_relation(batch, entailment=Opposite(), relation="contradiction")
     [0.8, nan]

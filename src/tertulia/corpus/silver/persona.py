@@ -379,8 +379,7 @@ def _unreal(one: PersonaSentence, _: _Material, rng: random.Random) -> str | Non
         forms = (f"i used to be {article} {job}", f"as a kid i wanted to be {article} {job}")
         return as_turn(rng.choice(forms), rng)
     place = rng.choice(sorted(places()))
-    forms = (f"i would love to visit {place}", f"i grew up in {place}", f"i used to live in {place}")
-    return as_turn(rng.choice(forms), rng)
+    return as_turn(rng.choice(("i would love to visit", "i grew up in", "i used to live in")) + f" {place}", rng)
 
 
 def _something_else(one: PersonaSentence, material: _Material, rng: random.Random) -> str | None:
@@ -409,18 +408,22 @@ def _reworded(one: PersonaSentence, _: _Material, rng: random.Random) -> str | N
     return None
 
 
-_REWORDINGS = (
-    (re.compile(r"^i am (an? [\w ]+)$"), ("i work as {0}", "i am {0} , you know", "being {0} is what i do")),
-    (re.compile(r"^i (?:love|like|enjoy) (?:to )?(\w+ing [\w ]+|\w+ing)$"), ("{0} is so much fun", "i am really into {0}")),
-    (re.compile(r"^i (?:love|like|enjoy) to ([\w ]+)$"), ("i really love to {0}", "what i like is to {0}")),
-    (re.compile(r"^i (?:love|like|enjoy) ((?!to )[\w ]+)$"), ("i really enjoy {0}", "i am a big fan of {0}", "i can not get enough of {0}")),
-    (re.compile(r"^i (?:hate|dislike|do not like) ([\w ]+)$"), ("i can not stand {0}", "{0} is not for me", "i am not a fan of {0}")),
-    (re.compile(r"^i have (two|three|four|five|\d+|an?) ([\w ]+)$"), ("i own {0} {1}", "i got {0} {1}")),
-    (re.compile(r"^i live in ([\w ]+)$"), ("my home is in {0}", "i am living in {0}", "i reside in {0}")),
-    (re.compile(r"^my favorite ([\w ]+) is ([\w ]+)$"), ("{1} is my favorite {0}", "the {0} i like best is {1}")),
-    (re.compile(r"^i work (?:at|for|in) ([\w ]+)$"), ("i am employed at {0}", "my job is at {0}")),
-    (re.compile(r"^i am (married|single|divorced|retired|vegan)$"), ("yes , {0} . that is me", "i have been {0} for a while")),
-)  # fmt: skip
+_LIKE = "^i (?:love|like|enjoy) "
+_REWORDINGS = tuple(
+    (re.compile(pattern), forms)
+    for pattern, forms in (
+        (r"^i am (an? [\w ]+)$", ("i work as {0}", "i am {0} , you know", "being {0} is what i do")),
+        (rf"{_LIKE}(\w+ing(?: [\w ]+)?)$", ("{0} is so much fun", "i am really into {0}")),
+        (rf"{_LIKE}to ([\w ]+)$", ("i really love to {0}", "what i like is to {0}")),
+        (rf"{_LIKE}((?!to )[\w ]+)$", ("i really enjoy {0}", "i am a big fan of {0}", "i can not get enough of {0}")),
+        (r"^i (?:hate|dislike|do not like) ([\w ]+)$", ("i can not stand {0}", "i am not a fan of {0}")),
+        (r"^i have (two|three|four|five|\d+|an?) ([\w ]+)$", ("i own {0} {1}", "i got {0} {1}")),
+        (r"^i live in ([\w ]+)$", ("my home is in {0}", "i am living in {0}", "i reside in {0}")),
+        (r"^my favorite ([\w ]+) is ([\w ]+)$", ("{1} is my favorite {0}", "the {0} i like best is {1}")),
+        (r"^i work (?:at|for|in) ([\w ]+)$", ("i am employed at {0}", "my job is at {0}")),
+        (r"^i am (married|single|divorced|retired|vegan)$", ("yes , {0} . that is me", "i have been {0} for a while")),
+    )
+)
 
 OPERATIONS: dict[Relation, dict[str, Operation]] = {
     "entailment": {

@@ -31,9 +31,9 @@ _RULES, _SAFETY = "tertulia.talk.filters.rules", "tertulia.talk.filters.safety"
 FILTERS.add("empty", f"{_RULES}:Empty", "drops replies without words or symbols")
 FILTERS.add("too-long", f"{_RULES}:TooLong", "drops replies that are too long for a chat")
 FILTERS.add("cross-turn", f"{_RULES}:CrossTurn", "drops replies that repeat an earlier turn")
+FILTERS.add("consistent", "tertulia.talk.filters.consistent:Consistent", "drops replies that contradict the persona")
 FILTERS.add("in-turn", f"{_RULES}:InTurn", "drops replies that repeat themselves")
 FILTERS.add("safety", f"{_SAFETY}:Safety", "drops slurs, threats and encouragement of self-harm")
-FILTERS.add("consistent", "tertulia.talk.filters.consistent:Consistent", "drops replies that contradict the persona")
 
 
 class Filter(Protocol):

@@ -1,9 +1,9 @@
 """The consistency filter: drops candidates that contradict the bot's persona or what it said before.
 
-A classifier of natural language inference compares every sentence of every candidate with every sentence of the persona
-and of the bot's own earlier turns, all candidates of an ask in one batch. A bare "no" is read together with its question
-(`tertulia.core.consistency`). Where the partner asks for something that the persona tells, candidates that tell it are
-preferred. Without a persona and earlier turns there is nothing to contradict.
+A classifier of natural language inference compares every sentence of every candidate with every sentence of the
+persona and of the bot's own earlier turns, all candidates of an ask in one batch. A bare "no" is read together with its
+question (`tertulia.core.consistency`). Where the partner asks for something that the persona tells, candidates that
+tell it are preferred. Without a persona and earlier turns there is nothing to contradict.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,8 @@ class Consistent(Config):
     """Drops a candidate that contradicts the persona or an own earlier turn.
 
     >>> from tertulia.core.dialogue import Dialogue, Persona, Turn
-    >>> dialogue = Dialogue("d", (Turn("ana", "do you have kids?"),), {"bot": Persona(("i am a nurse.", "i have a son."))})
+    >>> persona = Persona(("i am a nurse.", "i have a son."))
+    >>> dialogue = Dialogue("d", (Turn("ana", "do you have kids?"),), {"bot": persona})
     >>> Consistent()(Ask(dialogue), "i am in sales.")
     "contradicts 'i am a nurse.': 'i am in sales.'"
     >>> Consistent()(Ask(dialogue), "nope!")
