@@ -37,7 +37,7 @@ _NEGATION = re.compile(r"\b(?:not|never|no|without|nor|neither|hardly|none|zero)
 _BREAKS = frozenset(
     """who that which with in at for of from to and or on when where because named called as since by about near than
     after before while not i we my is are was so but though together anymore right now you they it this during what how
-    do lol haha yes no if then yet either""".split()
+    do has have had does did will can lol haha yes no if then yet either""".split()
 )
 _SKIPPED = frozenset("not the my our actually just also currently now".split())
 

@@ -111,13 +111,14 @@ def statements(text: str, question: str = "") -> list[str]:
     return [*found, *([answer] if answer else [])]
 
 
-_YES = re.compile(
-    r"(?:oh |well |um |haha )*(?:yes|yeah|yep|yup|sure do|sure am|of course|i do|i am|i have|i can)\b(?! not)"
-)
+_OPENING = r"(?:(?:oh|well|um|haha|sorry|unfortunately|actually|,) ?)*"
+_YES = re.compile(rf"{_OPENING}(?:yes|yeah|yep|yup|sure do|sure am|of course|absolutely|definitely)\b(?! not)")
 _NO = re.compile(
-    r"(?:oh |well |um |haha |sorry )*(?:no|nope|nah|not (?:yet|really|at all|currently|right now)|never|none"
-    r"|i (?:do|am|have|can) not|unfortunately not)\b(?! (?:kids|children|pets|problem|worries|way|idea|doubt))"
+    rf"{_OPENING}(?:no|nope|nah|not (?:yet|really|at all|currently|right now|anymore)|never|none)\b"
+    r"(?! (?:kids|children|pets|problem|worries|way|idea|doubt|matter))"
 )
+_ECHO = re.compile(rf"{_OPENING}i (?P<verb>do|am|have|can)(?P<no> not)?(?:,|$| (?:too|indeed|either|yet|actually)\b)")
+_VERB_OF = re.compile(r"\b(?P<verb>do|are|have|can) you\b")
 _DO = re.compile(r"\b(?:do|did) you (?:also |still |currently |really )?(?P<rest>(?!know|think|mean|want|do\b).*)")
 _BE = re.compile(
     r"\bare you (?:also |still |currently |really )?(?P<rest>(?!doing|ok|sure|ready|there|today|talking).*)"
@@ -127,7 +128,7 @@ _CAN = re.compile(r"\bcan you (?P<rest>.*)")
 _ANY = re.compile(r"^(?:and |so |oh )*any (?P<rest>kids|children|pets|siblings|brothers or sisters|dogs|cats)\b.*")
 _YOUR_JOB = "is your (?:job|work|profession|occupation|career)"
 _OPEN = (
-    (re.compile(rf"\bwhat (?:do you (?:do (?:for|as)|do$|work as)|kind of work|{_YOUR_JOB})|\bwhere do you work"), "job"),
+    (re.compile(rf"\bwhat (?:do you (?:do (?:for|as)|do$|work as)|kind of work|{_YOUR_JOB})|\bwhere do you work"), "job"),  # noqa: E501
     (re.compile(r"\bwhere (?:do you live|are you living|are you located|is your home)"), "i live in {}"),
     (re.compile(r"\bwhere (?:are|do) you (?:come )?from"), "i am from {}"),
     (re.compile(r"\bhow old are you|\bwhat is your age"), "i am {} years old"),
@@ -195,13 +196,21 @@ def _words(text: str) -> str:
 
 
 def _answers(question: str, said: str) -> Iterator[str | None]:
-    positive = True if _YES.match(said) else False if _NO.match(said) else None
+    positive = True if _YES.match(said) else False if _NO.match(said) else _echoed(question, said)
     if positive is not None:
         yield _closed(question, positive)
         return
     for pattern, made in _OPEN:
         if match := pattern.search(question):
             yield _open(made, match, said)
+
+
+def _echoed(question: str, said: str) -> bool | None:
+    """Whether an answer such as "I do" or "I am not" says yes or no; None if it does not fit its question."""
+    echo, asked = _ECHO.match(said), _VERB_OF.search(question)
+    if not echo or not asked or echo["verb"] != {"are": "am"}.get(asked["verb"], asked["verb"]):
+        return None
+    return not echo["no"]
 
 
 def _closed(question: str, positive: bool) -> str | None:

@@ -22,7 +22,7 @@ _UNREAL = re.compile(
     r"\b(?:wish|want|wants|wanted|would|could|if|used to|hope|hoping|dream|dreaming|someday|one day|when i was|as a kid"
     r"|was|were|had|grew up|might|maybe|going to be|plan to|planning|looking to|will be|studying to|training to"
     r"|almost|ex|late|died|dead|passed|previously|formerly|ago|wanna|like a|thought about|pretend|aspiring|rather"
-    r"|should|until|supposed|in school to)\b"
+    r"|should|until|supposed|in school to|lost my|left me|without my)\b"
 )
 _UNREAL_LIKE = re.compile(r"\b(?:would|used to|wish|if|when i was|could|as a kid|will|least favorite)\b")
 _CONSUMED: tuple[Kind, ...] = ("meat", "alcohol")

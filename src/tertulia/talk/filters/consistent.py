@@ -68,7 +68,9 @@ class Consistent(Config):
     def many(self, ask: Ask, texts: Sequence[str], /) -> list[str | None]:
         """The reason to drop each candidate, or None to keep it."""
         premises = (*own_persona(ask), *(own_statements(ask) if self.history else ()))
-        return [_reason(verdict) for verdict in self._verdicts(ask, texts, premises)]
+        utterances = [Utterance(text, premises, ask.last) for text in texts]
+        verdicts = consistency_verdicts(self._classifier, utterances, threshold=self.threshold)
+        return [_reason(verdict) for verdict in verdicts]
 
     def bonus(self, ask: Ask, texts: Sequence[str], /) -> list[float]:
         """1 for a candidate that tells what the partner asks for and the persona knows, else 0."""
@@ -76,12 +78,10 @@ class Consistent(Config):
         telling = tuple(s for s in own_persona(ask) if kinds & {fact.kind for fact in facts(s)})
         if not telling:
             return [0.0] * len(texts)
-        verdicts = self._verdicts(ask, texts, telling)
+        # A bare "yes" tells nothing: only what a candidate says by itself counts.
+        utterances = [Utterance(text, telling) for text in texts]
+        verdicts = consistency_verdicts(self._classifier, utterances, threshold=self.threshold)
         return [float(verdict.relation == "entailment") for verdict in verdicts]
-
-    def _verdicts(self, ask: Ask, texts: Sequence[str], premises: tuple[str, ...]) -> list[ConsistencyVerdict]:
-        utterances = [Utterance(text, premises, ask.last) for text in texts]
-        return consistency_verdicts(self._classifier, utterances, threshold=self.threshold)
 
 
 def own_persona(ask: Ask) -> tuple[str, ...]:
