@@ -103,7 +103,7 @@ def make_questions(personas: Iterable[Persona], count: int, seed: int) -> list[Q
     seen: set[tuple[str, Kind]] = set()
     for persona in personas:
         for sentence in persona.sentences:
-            for fact in facts(sentence)[:1]:
+            for fact in facts(sentence):
                 text = _question(fact, sentence, rng)
                 if text and (sentence, fact.kind) not in seen:
                     seen.add((sentence, fact.kind))

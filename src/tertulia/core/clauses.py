@@ -57,15 +57,15 @@ def plain(text: str) -> str:
 def clauses(text: str) -> list[str]:
     """The statements of a text, cut at commas and conjunctions, as plain words without punctuation.
 
+    Of a question its last clause is left out: what stands before it is often a statement.
+
     >>> clauses("I'm a nurse, and you? My dog is old but i love him.")
-    ['my dog is old', 'i love him']
+    ['i am a nurse', 'my dog is old', 'i love him']
     """
     found = []
     for match in _SENTENCE.finditer(plain(text)):
-        sentence = match.group()
-        if sentence.rstrip().endswith("?"):
-            continue
-        for part in _CLAUSE.split(sentence):
+        parts = _CLAUSE.split(sentence := match.group())
+        for part in parts[:-1] if sentence.rstrip().endswith("?") else parts:
             if cleaned := " ".join(_WORD.findall(part)):
                 found.append(cleaned)
     return found

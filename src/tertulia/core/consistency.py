@@ -105,10 +105,20 @@ def statements(text: str, question: str = "") -> list[str]:
 
     >>> statements("No, not yet. And you?", "Do you have kids?")
     ['No, not yet.', 'i do not have kids']
+    >>> statements("i am 24 , what about you ?")
+    ['i am 24']
     """
-    found = [sentence for sentence in sentences(text)[:MAX_SENTENCES] if not is_question(sentence)]
+    found = [part for sentence in sentences(text)[:MAX_SENTENCES] if (part := _stated(sentence))]
     answer = answer_statement(question, found[0]) if found and question else None
     return [*found, *([answer] if answer else [])]
+
+
+def _stated(sentence: str) -> str:
+    """A sentence without the question that it ends in; empty if it is all question."""
+    if not is_question(sentence):
+        return sentence
+    before = sentence.rpartition(",")[0].strip()
+    return "" if is_question(before) else before
 
 
 _OPENING = r"(?:(?:oh|well|um|haha|sorry|unfortunately|actually|,) ?)*"

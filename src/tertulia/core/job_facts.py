@@ -36,6 +36,7 @@ _VERBS = (
     (re.compile(rf"{_ME}sell (?:cars|insurance|houses|shoes|clothes)"), ("salesman", "retail")),
     (re.compile(rf"{_ME}drive (?:an? )?(?:big |semi )*trucks? for"), ("truck driver", "transport")),
     (re.compile(rf"{_ME}(?:wait tables|waitress)\b"), ("waitress", "food")),
+    (re.compile(rf"{_ME}play (?:professional )?\w+ for (?:the|a) \w+"), ("football player", "sports")),
     (re.compile(rf"{_ME}deliver (?:the )?mail"), ("mail carrier", "transport")),
     (re.compile(rf"{_ME}serve in the (?:army|military|navy|marines)"), ("soldier", "law")),
 )
