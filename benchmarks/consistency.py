@@ -5,7 +5,7 @@
    personas. The rules were written by looking at Dialogue NLI's training pairs only.
 2. Bots: questions that a persona answers, made from its sentences by `QUESTIONS`; every bot gets them with the persona,
    without and with the filter. Judged are the replies against the whole persona: shares that contradict it and that
-   speak from it, by every classifier, also by those that the filter does not use. `--show` prints questions and replies.
+   speak from it, by every classifier, also by those that the filter does not use. `--show` prints some to read.
 3. Cost: hits@1 among 20 replies of people, without the filter and with it choosing among the same ranked replies; how
    often it drops what a person said; seconds per reply.
 
@@ -219,7 +219,8 @@ def judge_ranking(
     lost, shown_lost = interval(np.array(dropped), clusters)
     difference, shown_difference = interval(np.array(hits, float) - np.array(plain_hits, float), clusters)
     print(
-        f"{bot.spec}: hits@1 {shown}, filtered {shown_on}, difference {shown_difference}; true replies dropped {shown_lost}"
+        f"{bot.spec}: hits@1 {shown}, filtered {shown_on}, difference {shown_difference};"
+        f" true replies dropped {shown_lost}"
     )
     figures |= {f"{bot.spec} hits@1": before, f"{bot.spec} hits@1 filtered": after}
     figures |= {f"{bot.spec} hits@1 difference": difference, f"{bot.spec} true replies dropped": lost}

@@ -133,11 +133,12 @@ def persona_pairs(
             "No dialogue has a persona.", hint="Give a corpus with personas, such as Persona-Chat, or `sample`."
         )
     bars.step("Making silver pairs", total=len(RELATIONS) * config.per_label)
-    made: list[Exchange] = []
+    made: dict[_Made, Exchange] = {}
     for label, operations in OPERATIONS.items():
-        made += _of_label(label, operations, material, config.per_label, rng, bars)
-    rng.shuffle(made)
-    return made
+        _add_label(made, label, operations, material, config.per_label, rng, bars)
+    shuffled = list(made.values())
+    rng.shuffle(shuffled)
+    return shuffled
 
 
 def _material(dialogues: Iterable[Dialogue]) -> _Material:
@@ -166,18 +167,21 @@ def _sentences_of(persona: Persona, own: Sequence[str], source: str) -> Iterable
         yield PersonaSentence(text, stated, others, persona.revised[i] if aligned else "", said, source)
 
 
-def _of_label(
+def _add_label(
+    made: dict[_Made, Exchange],
     label: Relation,
     operations: dict[str, Operation],
     material: _Material,
     wanted: int,
     rng: random.Random,
     bars: Progress,
-) -> list[Exchange]:
-    """Examples of a label, its operations in turn; one that no longer succeeds is left out of the rota."""
-    made: dict[_Made, Exchange] = {}
-    rota = list(operations)
-    while len(made) < wanted and rota:
+) -> None:
+    """Examples of a label, its operations in turn; one that no longer succeeds is left out of the rota.
+
+    No pair is made twice, with another label neither.
+    """
+    rota, count = list(operations), 0
+    while count < wanted and rota:
         for name in list(rota):
             for _ in range(TRIES):
                 sentence = rng.choice(material.sentences)
@@ -188,16 +192,16 @@ def _of_label(
                 rota.remove(name)
                 continue
             made[pair] = Exchange(
-                id=f"persona-{label}-{len(made)}",
+                id=f"persona-{label}-{count}",
                 context=(),
                 response=Turn("bot", statement, meta={"operation": name, "dialogue": sentence.source}),
                 evidence=(Evidence(sentence.text),),
                 label=label,
             )
+            count += 1
             bars.advance()
-            if len(made) >= wanted:
+            if count >= wanted:
                 break
-    return list(made.values())
 
 
 def negate_self(sentence: str) -> str | None:
