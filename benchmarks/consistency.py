@@ -13,6 +13,7 @@ Intervals: 95 %, bootstrap over personas (questions) or dialogues.
 """
 
 import argparse
+import json
 import random
 import re
 import time
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.metrics import f1_score, precision_recall_fscore_support
+from sklearn.metrics import precision_recall_fscore_support
 
 from common import finish
 from tertulia import sample
@@ -123,22 +124,45 @@ def _question(fact: Fact, sentence: str, rng: random.Random) -> str | None:
     return how(sentence) if callable(how) else rng.choice(how)
 
 
-def answers(bot: Bot, questions: Sequence[Question], on: Sequence[Filter]) -> dict[str, list[Reply]]:
-    """The bot's replies without and with the filter; a generative bot chooses among the same candidates."""
-    asks = [replace(question.ask, seed=i) for i, question in enumerate(questions)]
-    off = [reply for i in range(0, len(asks), 32) for reply in bot.reply(asks[i : i + 32])]
-    if not isinstance(bot, BaseGenerativeBot):
-        return {"off": off}
+class Said(NamedTuple):
+    """A reply and the seconds it took."""
+
+    text: str
+    seconds: float
+
+
+def answers(bot: Bot, questions: Sequence[Question]) -> tuple[list[Said], list[Reply]]:
+    """The bot's replies, one by one, so that seconds are those of a single reply."""
+    replies = [bot.reply([replace(question.ask, seed=i)])[0] for i, question in enumerate(questions)]
+    return [Said(reply.text, reply.seconds) for reply in replies], replies
+
+
+def chosen_again(replies: Sequence[Reply], questions: Sequence[Question], filters: Sequence[Filter]) -> list[Said]:
+    """What a generative bot would have said with the filter: the choice among the same candidates."""
     chosen = []
-    for ask, reply in zip(asks, off, strict=True):
+    for question, reply in zip(questions, replies, strict=True):
         start = time.perf_counter()
-        filtered = apply_filters(on, ask, [c if c.text else replace(c, dropped="empty") for c in reply.candidates])
-        choice = choose(filtered, fallback=reply.text)
-        seconds = reply.seconds + time.perf_counter() - start
-        chosen.append(
-            replace(reply, text=choice.text, candidates=tuple(f.candidate for f in filtered), seconds=seconds)
-        )
-    return {"off": off, "on": chosen}
+        candidates = [replace(candidate, dropped=None) for candidate in reply.candidates]
+        choice = choose(apply_filters(filters, question.ask, candidates), fallback=reply.text)
+        chosen.append(Said(choice.text, reply.seconds + time.perf_counter() - start))
+    return chosen
+
+
+def all_answers(spec: str, questions: Sequence[Question], args: argparse.Namespace) -> dict[str, list[Said]]:
+    """Replies without and with the filter; kept in the file of `--replies`, as generating them takes long."""
+    key = f"{spec} {args.filter} {args.seed} {[question.text for question in questions[:20]]} {len(questions)}"
+    kept = json.loads(args.replies.read_text()) if args.replies and args.replies.exists() else {}
+    if key not in kept:
+        bot = make_bot(spec)
+        off, replies = answers(bot, questions)
+        if isinstance(bot, BaseGenerativeBot):
+            on = chosen_again(replies, questions, make_filters(f"{ALL},{args.filter}"))
+        else:
+            on = answers(make_bot(with_filter(spec, args.filter)), questions)[0]
+        kept[key] = {"off": off, "on": on}
+        if args.replies:
+            args.replies.write_text(json.dumps(kept))
+    return {state: [Said(*one) for one in given] for state, given in kept[key].items()}
 
 
 def with_filter(spec: str, name: str) -> str:
@@ -150,6 +174,21 @@ def interval(values: np.ndarray, clusters: Sequence[str]) -> tuple[float, str]:
     return one.value, f"{one.value:.3f} [{one.low:.3f}, {one.high:.3f}]"
 
 
+def macro_f1(gold: np.ndarray, predicted: np.ndarray, premises: Sequence[str]) -> tuple[float, float, float]:
+    """Mean F1 of the three labels, with its interval by bootstrap over premises."""
+    _, cluster = np.unique(premises, return_inverse=True)
+    tables = np.zeros((cluster.max() + 1, 3, 3))
+    np.add.at(tables, (cluster, gold, predicted), 1)
+
+    def of(table: np.ndarray) -> np.ndarray:
+        right = np.diagonal(table, axis1=-2, axis2=-1)
+        return np.asarray((2 * right / np.maximum(table.sum(-1) + table.sum(-2), 1e-9)).mean(-1))
+
+    draws = np.random.default_rng(0).multinomial(len(tables), np.full(len(tables), 1 / len(tables)), size=1000)
+    low, high = np.quantile(of(np.tensordot(draws, tables, axes=1)), (0.025, 0.975))
+    return float(of(tables.sum(0))), float(low), float(high)
+
+
 def judge_classifiers(
     models: dict[str, ConsistencyClassifier], sets: dict[str, list[tuple[str, str, str]]], figures: dict[str, float]
 ) -> None:
@@ -157,7 +196,7 @@ def judge_classifiers(
     for name, rows in sets.items():
         gold = np.array([RELATIONS.index(label) for _, _, label in rows])
         print(f"\n{name}: {len(rows)} pairs")
-        print(f"{'':<22}{'accuracy':>24}{'macro-F1':>10}{'contradiction P / R':>22}{'pairs/s':>9}")
+        print(f"{'':<22}{'accuracy':>24}{'macro-F1':>24}{'contradiction P / R':>22}{'pairs/s':>9}")
         for model_name, model in models.items():
             start = time.perf_counter()
             given = model.probabilities([p for p, _, _ in rows], [h for _, h, _ in rows])
@@ -166,28 +205,26 @@ def judge_classifiers(
             scores = np.array([[g.entailment, n, g.contradiction] for g, n in zip(given, neutral, strict=True)])
             predicted = scores.argmax(1)
             accuracy, shown = interval(predicted == gold, [p for p, _, _ in rows])
-            macro = f1_score(gold, predicted, average="macro")
+            macro, low, high = macro_f1(gold, predicted, [p for p, _, _ in rows])
             precision, recall, _, _ = precision_recall_fscore_support(gold, predicted, labels=[2], zero_division=0)
-            print(
-                f"{model_name:<22}{shown:>24}{macro:>10.3f}{precision[0]:>14.3f} / {recall[0]:.3f}{speed:>9.0f}",
-                flush=True,
-            )
+            cells = f"{shown:>24}{f'{macro:.3f} [{low:.3f}, {high:.3f}]':>24}{precision[0]:>14.3f} / {recall[0]:.3f}"
+            print(f"{model_name:<22}{cells}{speed:>9.0f}", flush=True)
             key = f"{name}, {model_name}"
-            figures |= {f"{key} accuracy": accuracy, f"{key} macro-F1": float(macro), f"{key} pairs/s": speed}
+            figures |= {f"{key} accuracy": accuracy, f"{key} macro-F1": macro, f"{key} pairs/s": speed}
             figures |= {f"{key} precision": float(precision[0]), f"{key} recall": float(recall[0])}
 
 
 def judge_replies(
     name: str,
-    texts: Sequence[str],
+    given: Sequence[Said],
     questions: Sequence[Question],
     judges: dict[str, ConsistencyClassifier],
-    seconds: float,
     figures: dict[str, float],
 ) -> None:
     """A row of the table: shares that contradict and that speak from the persona, by every judge."""
     people = [" ".join(question.persona.sentences) for question in questions]
-    said = [Utterance(text, q.persona.sentences, q.text) for text, q in zip(texts, questions, strict=True)]
+    said = [Utterance(one.text, q.persona.sentences, q.text) for one, q in zip(given, questions, strict=True)]
+    seconds = sum(one.seconds for one in given) / max(1, len(given))
     for judge_name, judge in judges.items():
         verdicts = consistency_verdicts(judge, said)
         against, shown = interval(np.array([v.relation == "contradiction" for v in verdicts]), people)
@@ -251,6 +288,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--n", type=int, default=300, help="questions")
     parser.add_argument("--slow-n", type=int, default=SLOW, help="questions for generative bots")
     parser.add_argument("--rank-n", type=int, default=300, help="ranking tasks")
+    parser.add_argument("--replies", type=Path, help="a file to keep replies in, and to take them from")
     parser.add_argument("--show", type=int, default=0, help="print so many questions, with the replies")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="few questions and pairs")
@@ -272,20 +310,14 @@ def main() -> None:
     print(f"\n{'':<44}{'judge':<16}{'contradicts':>24}{'uses persona':>24}{'s/reply':>9}")
     on = make_filters(args.filter)
     for spec in args.bot:
-        bot = make_bot(spec)
-        own = questions[: args.slow_n] if isinstance(bot, BaseGenerativeBot) else questions
-        replies = answers(bot, own, make_filters(f"{ALL},{args.filter}"))
-        if "on" not in replies:
-            replies |= {"on": answers(make_bot(with_filter(spec, args.filter)), own, ())["off"]}
+        slow = isinstance(bot := make_bot(spec), BaseGenerativeBot)
+        own = questions[: args.slow_n] if slow else questions
+        replies = all_answers(spec, own, args)
         for state, given in replies.items():
-            batches = [given[i : i + 32] for i in range(0, len(given), 32)]
-            seconds = sum(batch[0].seconds for batch in batches) / len(given)
-            if isinstance(bot, BaseGenerativeBot):
-                seconds = sum(reply.seconds for reply in given) / len(given) / 32
-            judge_replies(f"{spec}, filter {state}", [r.text for r in given], own, judges, seconds, figures)
+            judge_replies(f"{Path(spec).name}, filter {state}", given, own, judges, figures)
         for question, one, two in islice(zip(own, *replies.values(), strict=True), args.show):
             print(f"  {question.text}  ({question.sentence})\n    off: {one.text}\n    on:  {two.text}")
-        if isinstance(bot, RankingBot) and not isinstance(bot, BaseGenerativeBot):
+        if isinstance(bot, RankingBot) and not slow:
             judge_ranking(bot, dialogues, on, 20 if args.quick else args.rank_n, figures)
     settings = {"n": len(questions), "seed": args.seed, "filter": args.filter, "bots": args.bot, "quick": args.quick}
     finish("consistency", figures, settings)
