@@ -62,6 +62,10 @@ class ConversationExample(NamedTuple):
     """For each turn, whether it is by whom the metric is about; all of them in self-play of a bot with itself."""
     persona: tuple[str, ...] = ()
     """Sentences about the judged speaker; empty if nothing is known."""
+    speakers: tuple[str, ...] = ()
+    """Who has each turn; empty if two speakers alternate."""
+    personas: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Sentences about each speaker of whom something is known: in self-play of a bot with itself both are judged."""
 
 
 class DialogueLikelihood(NamedTuple):

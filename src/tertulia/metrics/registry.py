@@ -85,6 +85,12 @@ METRICS.add("specificity by idf", _REFERENCE_FREE + "IDF", "how rare the words o
 METRICS.add("genericness", _REFERENCE_FREE + "GENERIC", "similarity of a reply to replies that fit any context")
 METRICS.add("contradicts persona", _REFERENCE_FREE + "CONTRADICTS", "whether a persona sentence contradicts a reply")
 METRICS.add("entailed by persona", _REFERENCE_FREE + "ENTAILED", "whether a persona sentence entails a reply")
+_CONSISTENCY = "tertulia.metrics.consistency:"
+for _what in ("turns", "replies"):
+    for _verb in ("contradicting", "neutral to", "entailed by"):
+        for _premises in ("persona", "own turns"):
+            _name = f"{_what} {_verb} {_premises}"
+            METRICS.add(_name, _CONSISTENCY + _name.upper().replace(" ", "_"), f"share of {_name}")
 
 _HUMAN = "tertulia.metrics.human:"
 METRICS.add("sensibleness", _HUMAN + "SENSIBLENESS", "share of bot turns that make sense to people")

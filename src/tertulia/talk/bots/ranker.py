@@ -34,6 +34,8 @@ from tertulia.models.registry import RANKERS, RERANKERS
 from tertulia.models.threads import use_threads
 from tertulia.talk.bot import BotTraits
 from tertulia.talk.chat import OPENING
+from tertulia.talk.filters.base import NONE, make_filters
+from tertulia.talk.filters.retrieval import CONSIDERED, choose_filtered
 from tertulia.talk.pool import LINES, ReplyPool
 from tertulia.talk.repetition import RepetitionCheck, evidence_candidates, persona_sentences
 
@@ -67,6 +69,9 @@ class RankerOptions(Config):
     """Drop replies that share this many words with one of the bot's own earlier turns (twice the shared words over the
     words of both); 1 drops only those with exactly the same words. Verbatim repetitions of any turn are always
     dropped."""
+    filters: str = NONE
+    """Which filters reject candidates, such as `consistent`: names separated by commas, parameters after colons. They
+    see the best 50 at least."""
     echo: float = Field(0.7, gt=0, le=1)
     """Drop replies that repeat this share of the words of the message, if those are more than three: what is most
     similar to a message is often the message itself."""
@@ -105,6 +110,7 @@ class RankerBot:
         self.options = options or RankerOptions()
         self.traits = BotTraits(max_batch=self.max_batch, reads_evidence=self.options.evidence)
         self.spec, self.fingerprint = spec, fingerprint
+        self.filters = make_filters(self.options.filters)  # here, so that a wrong name fails at once
         self.max_turns = self.options.max_turns or max_turns
         default_follow = FOLLOW_WEIGHT if ranker.symmetric else 0.0
         self.follow = self.options.follow if self.options.follow is not None else default_follow
@@ -200,6 +206,9 @@ class RankerBot:
         evidence = evidence_candidates(ask) if self.options.evidence else ()
         ranked = self._ranked(encoded, indices, ask.seed, pool, message if self.follow else None, evidence)
         considered = self._considered(ask, query, ranked)
+        if self.filters:
+            chosen, listed = choose_filtered(self.filters, ask, considered, listed=self.options.candidates)
+            return _Choice(chosen.text, chosen.score, listed, chosen.note or note)
         allowed = [c for c in considered if c.dropped is None]
         if not allowed:
             best = considered[0]
@@ -245,7 +254,8 @@ class RankerBot:
 
         A re-ranker reads only those that may be used; the dropped ones then come last.
         """
-        check, wanted = RepetitionCheck.of(ask), self.options.candidates
+        check = RepetitionCheck.of(ask)
+        wanted = max(self.options.candidates, CONSIDERED) if self.filters else self.options.candidates
         room = max(wanted, RERANKED) if self.reranker else wanted
         considered: list[Candidate] = []
         for candidate in ranked:

@@ -25,6 +25,8 @@ from tertulia.core.errors import UsageError
 from tertulia.core.reply import Ask, Candidate, Provenance, Reply
 from tertulia.corpus.load import load_dialogues
 from tertulia.talk.bot import BotTraits
+from tertulia.talk.filters.base import NONE, make_filters
+from tertulia.talk.filters.retrieval import CONSIDERED, choose_filtered
 from tertulia.talk.repetition import SAID, evidence_candidates, persona_sentences, text_key
 from tertulia.talk.tfidf_index import TfidfIndex
 
@@ -45,6 +47,9 @@ class TfidfOptions(Config):
     """Weight of the persona in the query when the bot replies, where the messages weigh 1; 0 ignores the persona."""
     rank_persona_weight: float = Field(1.5, ge=0)
     """Weight of the persona in the query when the bot ranks given replies."""
+    filters: str = NONE
+    """Which filters reject candidates, such as `consistent`: names separated by commas, parameters after colons. They
+    see the best 50 at least."""
     candidates: int = Field(10, ge=1, le=1000)
     """How many of the best replies to consider."""
     max_ngram: int = Field(2, ge=1, le=3)
@@ -63,6 +68,7 @@ class TfidfBot:
     def __init__(self, index: TfidfIndex, options: TfidfOptions | None = None, *, spec: str = "tfidf") -> None:
         self.index = index
         self.options = options or TfidfOptions()
+        self.filters = make_filters(self.options.filters)
         self.spec = spec
         self.traits = BotTraits(reads_evidence=self.options.evidence)
 
@@ -133,6 +139,9 @@ class TfidfBot:
         candidates = self._candidates(similarity, _best_first(similarity.data, ask.seed), used)
         candidates = tuple(sorted((*from_evidence, *candidates), key=lambda candidate: -(candidate.score or 0.0)))
         fresh = [candidate for candidate in candidates if candidate.dropped is None]
+        if self.filters:
+            choice, listed = choose_filtered(self.filters, ask, candidates, listed=self.options.candidates)
+            return _Choice(choice.text, choice.score, listed, choice.note)
         if not fresh:
             first = candidates[0]
             return _Choice(first.text, first.score, candidates, "every similar reply was used already: repeated one")
@@ -154,7 +163,7 @@ class TfidfBot:
             if dropped is None or len(candidates) - kept < MAX_DROPPED:
                 candidates.append(Candidate(pair.reply, float(similarity.data[entry]), dropped, pair.source))
             kept += dropped is None
-            if kept >= self.options.candidates:
+            if kept >= (max(self.options.candidates, CONSIDERED) if self.filters else self.options.candidates):
                 break
         return tuple(candidates)
 
