@@ -123,9 +123,10 @@ class FinetunedGenerator(HuggingFaceGenerator):
         return model.eval()
 
     def export(self, folder: Path) -> list[str]:
-        """Write a plain Hugging Face model, tokenizer and chat template included: completely or not at all."""
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise UsageError(f"{folder} exists and is not empty.", hint="Choose another folder.")
+        """Write a plain Hugging Face model, tokenizer and chat template included, into a new or empty folder.
+
+        It is written completely or not at all.
+        """
         folder.parent.mkdir(parents=True, exist_ok=True)
         unfinished = Path(tempfile.mkdtemp(prefix=folder.name, suffix=".unfinished", dir=folder.parent))
         try:
