@@ -26,7 +26,7 @@ from tertulia.models.checkpoint import KIND, read_manifest
 from tertulia.models.decoding import PRESETS
 from tertulia.models.generator import Generator
 from tertulia.talk.bot import Bot
-from tertulia.talk.bots.finetuned import DialogueModelBot
+from tertulia.talk.bots.dialogue_model import DialogueModelBot
 from tertulia.talk.bots.generative import TRAIN, BaseGenerativeBot, GenerativeBot, GenerativeOptions
 from tertulia.talk.bots.huggingface import HuggingFaceBot, HuggingFaceOptions
 from tertulia.talk.registry import BOTS

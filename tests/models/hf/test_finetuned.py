@@ -16,7 +16,7 @@ from tertulia.models.generator import DialogueView, Generator  # noqa: E402
 from tertulia.models.hf.chat_model import ChatModel  # noqa: E402
 from tertulia.models.hf.finetuned import FinetunedGenerator  # noqa: E402
 from tertulia.models.hf.generator import SHIFT, HuggingFaceGenerator  # noqa: E402
-from tertulia.models.hf.layout import DialogueLayout  # noqa: E402
+from tertulia.models.hf.layout import PLAIN_TEMPLATE, DialogueLayout  # noqa: E402
 from tertulia.models.hf.lora import TuningConfig  # noqa: E402
 from tertulia.models.loading import load_generator  # noqa: E402
 
@@ -87,7 +87,7 @@ def test_a_saved_run_is_the_model_that_was_trained(base: str, tune: str, tmp_pat
 def test_the_loss_covers_the_turns_of_the_chosen_speakers_and_their_ends(base: str) -> None:
     model = FinetunedGenerator.untrained(TuningConfig(), base)
     layout, decode = model.layout, model.chat.tokenizer.decode
-    end = decode(sorted(model.chat.end_tokens))
+    end = "\n" if layout.single_lines else "<|end|>"
 
     def targets(view: DialogueView, turns: Any) -> list[str]:
         ids, mask = layout.stream(view, turns)
@@ -108,6 +108,8 @@ def test_the_loss_covers_the_turns_of_the_chosen_speakers_and_their_ends(base: s
     assert targets(VIEWS[2], "own") == [f"{middle}{end}"]
     whole = decode(layout.stream(VIEW)[0])
     assert "I sail. About the other one: I bake." in whole
+    if layout.single_lines:
+        assert whole.endswith("you:\nhi\nme:\nyes ?\nyou:\nso\nme:\ntea\n")
     assert whole.index("I bake.") < whole.index("hi")
 
 
@@ -145,6 +147,22 @@ def test_long_dialogues_become_several_streams(base: str) -> None:
     assert "turn number 0" not in prompt
     (cut,) = layout.segments(DialogueView(("x" * 400,), (True,)), "all", 100)
     assert len(cut.ids) == 100
+
+
+def test_plain_text_can_be_chosen_for_any_model(tiny_models: Any, tmp_path: Path) -> None:
+    base = str(tiny_models.make("chat"))
+    model = changed(base, format="plain")
+    prompt = model.chat.tokenizer.decode(model.prompt(VIEW.before(2)))
+    assert (
+        prompt
+        == "persona:\nI sail. About the other one: I bake.  Passages with facts to base your answer on: - A b\nyou:\nhi\nme:\nyes ?\nme:\n"
+    )
+    run = saved(model, tmp_path / "run")
+    export_run(ExportConfig(run=run, merged=tmp_path / "merged"))
+    merged = ChatModel.load(str(tmp_path / "merged"))
+    assert merged.end_tokens == model.chat.end_tokens, "generation ends at the end of a line"
+    assert merged.tokenizer.chat_template == PLAIN_TEMPLATE
+    assert FinetunedGenerator.load(run).layout.single_lines
 
 
 def test_evidence_is_shown_up_to_a_number_of_words(tiny_models: Any) -> None:

@@ -45,7 +45,8 @@ class FinetunedGenerator(HuggingFaceGenerator):
     config_type = TuningConfig
 
     def __init__(self, chat: ChatModel, config: TuningConfig, base: Base) -> None:
-        self.layout = DialogueLayout(chat, evidence_words=config.evidence_words)  # may choose what ends a turn
+        plain = config.format == "plain"
+        self.layout = DialogueLayout(chat, plain=plain, evidence_words=config.evidence_words)  # adds an end token
         super().__init__(chat)
         self.config, self.base = config, base
         prepare(self.model, config)

@@ -1,9 +1,10 @@
 """How a dialogue becomes the tokens that a causal model is fine-tuned on, and later reads before it replies.
 
 The model's chat template lays out the conversation: persona, partner's persona and evidence in the system message, the
-turns after it. A model without a template gets `PLAIN_TEMPLATE`. The texts between the messages and the messages
-themselves are turned into tokens one by one, so that the stream of a dialogue begins with the very tokens that the
-prompt of each of its turns has: what is learned is what is asked for later.
+turns after it. A model without a template gets a plain one, `PLAIN_TEMPLATE`, and so does any other that is told to.
+The texts between the messages and the messages themselves are turned into tokens one by one, so that the stream of a
+dialogue begins with the very tokens that the prompt of each of its turns has: what is learned is what is asked for
+later.
 """
 
 import re
@@ -18,12 +19,11 @@ from tertulia.models.hf.chat_model import ChatModel
 from tertulia.models.hf.generator import messages
 
 PLAIN_TEMPLATE = (
-    "{% for m in messages %}{{ {'system': 'About me', 'user': 'You', 'assistant': 'Me'}[m.role] }}:\n"
-    "{{ m.content }}END\n{% endfor %}"
-    "{% if add_generation_prompt %}Me:\n{% endif %}"
+    "{% for m in messages %}{{ {'system': 'persona', 'user': 'you', 'assistant': 'me'}[m.role] }}:\n"
+    "{{ m.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}me:\n{% endif %}"
 )
-"""For models without a chat template; END stands for the end token, or for nothing if the model has none: then the end
-of the line ends a turn."""
+"""Who speaks, the end of the line, what is said, the end of the line; every message is a single line."""
 EVIDENCE = "Passages with facts to base your answer on:"
 """What precedes the evidence in the system message."""
 _SLOT = re.compile("\ue000(\\d+)\ue001")
@@ -38,14 +38,13 @@ class Part(NamedTuple):
 
 
 class DialogueLayout:
-    """Dialogues as token streams and prompts of one chat model; gives the model a plain template if it has none."""
+    """Dialogues as token streams and prompts of one chat model; gives the model a plain template if need be."""
 
-    def __init__(self, chat: ChatModel, *, evidence_words: int = 0) -> None:
+    def __init__(self, chat: ChatModel, *, plain: bool = False, evidence_words: int = 0) -> None:
         self.chat, self.evidence_words = chat, evidence_words
-        if not chat.tokenizer.chat_template:
-            self.single_lines = use_plain_template(chat)
-        else:
-            self.single_lines = False
+        self.single_lines = plain or not chat.tokenizer.chat_template
+        if self.single_lines:
+            use_plain_template(chat)
         self._encode = lru_cache(maxsize=200_000)(self._tokens)
         self._gaps = lru_cache(maxsize=4096)(self._render)
         # A trial, so that a template that cannot be used fails before anything is trained.
@@ -62,7 +61,7 @@ class DialogueLayout:
             chat[0]["content"] = f"{chat[0]['content']}\n\n{passages}".strip()
         for message in chat:
             text = message["content"].strip()
-            message["content"] = " ".join(text.split("\n")) if self.single_lines else text
+            message["content"] = " ".join(text.splitlines()) if self.single_lines else text
         return chat
 
     def stream(self, view: DialogueView, target_turns: TargetTurns = "all") -> Stream:
@@ -148,19 +147,15 @@ class DialogueLayout:
         return tuple(self.chat.tokenizer(text, add_special_tokens=False)["input_ids"]) if text else ()
 
 
-def use_plain_template(chat: ChatModel) -> bool:
-    """Give a chat model the plain template; whether its turns end with a line, since it has no end token."""
+def use_plain_template(chat: ChatModel) -> None:
+    """Give a chat model the plain template: from now on the end of a line ends a turn, too."""
     tokenizer: Any = chat.tokenizer
-    end = str(tokenizer.convert_ids_to_tokens(min(chat.end_tokens))) if chat.end_tokens else ""
-    tokenizer.chat_template = PLAIN_TEMPLATE.replace("END", tokenizer.eos_token or end)
-    if chat.end_tokens:
-        return False
     newline = tokenizer("\n", add_special_tokens=False)["input_ids"]
     if len(newline) != 1:
         raise UsageError(
-            f"{chat.name} has no end token, and the end of a line is no token of its own.",
-            hint="Choose another base: a model must be able to end its turn.",
+            f"In {chat.name} the end of a line is no token of its own, so nothing could end a turn in plain text.",
+            hint="Choose a base with a chat template, or another tokenizer.",
         )
-    chat.end_tokens = {int(newline[0])}
-    chat.model.generation_config.eos_token_id = int(newline[0])
-    return True
+    tokenizer.chat_template = PLAIN_TEMPLATE
+    chat.end_tokens.add(int(newline[0]))
+    chat.model.generation_config.eos_token_id = sorted(chat.end_tokens)

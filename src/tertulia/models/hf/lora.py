@@ -38,6 +38,9 @@ class TuningConfig(Config):
     that gives the logits."""
     frozen_layers: int = Field(0, ge=0)
     """The first blocks of the model that are not trained; with full tuning, not the embeddings either."""
+    format: Literal["auto", "plain"] = "auto"
+    """How dialogues are laid out: by the base's chat template, in plain text if it has none (auto), or always in plain
+    text, which is shorter, and closer to what a model was pretrained on."""
     max_length: int = Field(512, ge=16)
     """Longest stream in tokens; a longer dialogue becomes several, each with the personas in front."""
     evidence_words: int = Field(150, ge=0)

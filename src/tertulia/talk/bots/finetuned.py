@@ -1,7 +1,7 @@
-"""Bots that read a dialogue as language models are fine-tuned on it: personas and turns in the template, nothing else.
+"""Language models of one's own: the bot of the recipe `finetune`.
 
-`FinetunedBot` serves the runs of the recipe `finetune`. `DialogueModelBot` is what it shares with any Hugging Face
-model that is to be judged by its likelihoods: prompts are those of its perplexity, without instructions.
+It reads a dialogue as it did in training, with the adapters merged into the base. By default it samples one reply and
+streams it, like every chat model; decoding and filters are options.
 """
 
 from pathlib import Path
@@ -10,36 +10,13 @@ from typing import ClassVar, Self
 from tertulia.artefacts.manifest import is_complete
 from tertulia.core.config import Config
 from tertulia.core.errors import UsageError
-from tertulia.core.reply import Ask
 from tertulia.models.checkpoint import read_manifest
 from tertulia.models.device import resolve_device
-from tertulia.models.generator import DialogueView
 from tertulia.models.hf.finetuned import FinetunedGenerator
-from tertulia.models.hf.generator import HuggingFaceGenerator
-from tertulia.models.likelihood import view_as
 from tertulia.models.threads import use_threads
+from tertulia.talk.bots.dialogue_model import DialogueModelBot
 from tertulia.talk.bots.generative import TRAIN
-from tertulia.talk.bots.huggingface import HuggingFaceBot, HuggingFaceOptions
-
-
-class DialogueModelBot(HuggingFaceBot):
-    """A Hugging Face model that gets dialogues as its perplexity does."""
-
-    def __init__(
-        self,
-        generator: HuggingFaceGenerator,
-        options: HuggingFaceOptions | None = None,
-        *,
-        spec: str = "",
-        fingerprint: str | None = None,
-    ) -> None:
-        super().__init__(generator.chat, options, spec=spec)
-        self.generator = self.model = generator
-        self.fingerprint = fingerprint
-
-    def view(self, ask: Ask, options: HuggingFaceOptions) -> DialogueView:  # type: ignore[override]
-        """The dialogue with every persona in it: whoever asks decides what the model may know."""
-        return view_as(ask.dialogue, ask.speaker)
+from tertulia.talk.bots.huggingface import HuggingFaceOptions
 
 
 class FinetunedOptions(HuggingFaceOptions):
