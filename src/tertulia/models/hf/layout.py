@@ -124,13 +124,13 @@ class DialogueLayout:
         except Exception as error:  # a template is a program, and may raise anything
             raise UsageError(
                 f"The chat template of {self.chat.name} rejects a conversation of {', '.join(roles)}: {error}.",
-                hint="Choose a base whose template takes a system message, or one without a template.",
+                hint='Set format = "plain" in the recipe, or choose another base.',
             ) from error
         pieces = _SLOT.split(text)
         if pieces[1::2] != [str(i) for i in range(len(roles))]:
             raise UsageError(
                 f"The chat template of {self.chat.name} does not keep the messages in their order.",
-                hint="Choose another base, or one without a template: it gets a plain one.",
+                hint='Set format = "plain" in the recipe, or choose another base.',
             )
         return tuple(pieces[::2])
 
