@@ -79,6 +79,8 @@ class DialogueLikelihood(NamedTuple):
     """The model's own tokens."""
     turns: int
     """Target turns."""
+    spelling: float = 0.0
+    """What spelling the words outside the model's vocabulary costs on top, in nats."""
 
 
 class LatentTerms(NamedTuple):

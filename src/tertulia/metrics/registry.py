@@ -65,6 +65,11 @@ METRICS.add("copied run of N turns", _RUNS + "COPIED", "share of conversations w
 _LIKELIHOOD = "tertulia.metrics.likelihood:"
 METRICS.add("perplexity", _LIKELIHOOD + "PERPLEXITY", "perplexity per word, whatever the model's tokens")
 METRICS.add("perplexity per token", _LIKELIHOOD + "PERPLEXITY_PER_TOKEN", "perplexity per token of the model")
+METRICS.add(
+    "perplexity with spelling",
+    _LIKELIHOOD + "PERPLEXITY_WITH_SPELLING",
+    "perplexity per word, unknown words spelled by a model of characters",
+)
 METRICS.add("perplexity bound", _LIKELIHOOD + "PERPLEXITY_BOUND", "perplexity per word by the evidence lower bound")
 METRICS.add("KL", _LIKELIHOOD + "KL", "KL divergence between posterior and prior, in nats per turn")
 METRICS.add("log-probability per token", _LIKELIHOOD + "LOGPROB", "of a generated reply, under the model itself")
