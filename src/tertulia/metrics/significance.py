@@ -221,20 +221,10 @@ def paired_difference(
     >>> print(paired_difference(one, two, MetricInfo("mrr", "ranks")))
     0.500 [0.000, 1.000] (n = 2)
     """
-    return _paired(score, baseline, metric, level=level, resamples=resamples, seed=seed, ratio=False)
-
-
-def paired_ratio(
-    score: Score,
-    baseline: Score,
-    metric: MetricInfo,
-    *,
-    level: float = LEVEL,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> Estimate:
-    """The first score's figure as a multiple of the other one's, on the units that both have; n is their number."""
-    return _paired(score, baseline, metric, level=level, resamples=resamples, seed=seed, ratio=True)
+    if metric.reduction == "pooled":
+        raise ValueError(f"{metric.name} is computed for a set as a whole: it cannot be compared unit by unit")
+    draws, n = _draws_of_two(score, baseline, metric, paired=True)
+    return _contrast(draws, metric, n, level=level, resamples=resamples, seed=seed, ratio=False)
 
 
 def bootstrap_mean(
@@ -448,15 +438,6 @@ def _estimate(total: Floats, sampled: Floats, part: _Part, level: float) -> Esti
         clusters = {cluster for cluster, row in zip(part.clusters, part.rows, strict=True) if row[1]}
         return Estimate(value, *wilson_interval(value, len(clusters), level=level), n=n, level=level)
     return Estimate(value, *percentile_interval(_figure(sampled, metric), level), n=n, level=level)
-
-
-def _paired(
-    score: Score, baseline: Score, metric: MetricInfo, *, level: float, resamples: int, seed: int, ratio: bool
-) -> Estimate:
-    if metric.reduction == "pooled":
-        raise ValueError(f"{metric.name} is computed for a set as a whole: it cannot be compared unit by unit")
-    draws, n = _draws_of_two(score, baseline, metric, paired=True)
-    return _contrast(draws, metric, n, level=level, resamples=resamples, seed=seed, ratio=ratio)
 
 
 def _draws_of_two(

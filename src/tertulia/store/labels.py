@@ -16,7 +16,7 @@ from tertulia.core.dialogue import Json
 from tertulia.store.records import NotFound
 from tertulia.store.schema import assignment_conversations, assignments, labels, study_units, turns
 from tertulia.store.study_base import StudyBase, assignment_row, check_live, conversations_of, study_row
-from tertulia.store.study_records import ChatTurn, KeyReused, LabelRecord, LabelRow, NewLabel
+from tertulia.store.study_records import HeldTurn, KeyReused, LabelRecord, LabelRow, NewLabel
 from tertulia.store.validation import check_names, json_value
 
 ASSIGNMENTS_PER_PAGE = 100
@@ -145,11 +145,11 @@ class StudyLabels(StudyBase):
             page = all_ids[start : start + ASSIGNMENTS_PER_PAGE]
             yield from self._database.read(partial(_label_rows, ids=page, history=history))
 
-    def chats(self, study: str) -> dict[str, tuple[ChatTurn, ...]]:
+    def chats(self, study: str) -> dict[str, tuple[HeldTurn, ...]]:
         """The current turns of the conversations that were held for submitted assignments, by conversation."""
         link = assignment_conversations.c
         held = (
-            select(*(turns.c[name] for name in ("conversation", *ChatTurn._fields)))
+            select(*(turns.c[name] for name in ("conversation", *HeldTurn._fields)))
             .join(assignment_conversations, link.conversation == turns.c.conversation)
             .join(assignments, _A.id == link.assignment)
             .where(_A.study == study, _A.state == "submitted", turns.c.current, turns.c.status == "done")
@@ -157,10 +157,10 @@ class StudyLabels(StudyBase):
             .distinct()
         )
 
-        def read(connection: Connection) -> dict[str, tuple[ChatTurn, ...]]:
+        def read(connection: Connection) -> dict[str, tuple[HeldTurn, ...]]:
             rows = connection.execute(held.add_columns(turns.c.position)).all()
             return {
-                conversation: tuple(ChatTurn(row.id, row.speaker, row.text) for row in own)
+                conversation: tuple(HeldTurn(row.id, row.speaker, row.text) for row in own)
                 for conversation, own in groupby(rows, key=lambda row: row.conversation)
             }
 

@@ -222,7 +222,7 @@ class Visit:
     live: LiveWork
 
 
-class ChatTurn(NamedTuple):
+class HeldTurn(NamedTuple):
     """A turn of a chat that was held for a study."""
 
     id: str

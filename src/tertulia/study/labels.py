@@ -29,7 +29,7 @@ NUMERIC = ("yes-no", "scale", "vote")
 TURN, BOT = "turn:", "bot"
 
 
-class ShownTurn(Protocol):
+class LabelledTurn(Protocol):
     """A turn of a chat that was held for a study."""
 
     @property
@@ -113,7 +113,7 @@ def read_labels(
     config: StudyConfig,
     rows: Iterable[ExportedLabel],
     payloads: Mapping[str, Mapping[str, Json]] | None = None,
-    chats: Mapping[str, Sequence[ShownTurn]] | None = None,
+    chats: Mapping[str, Sequence[LabelledTurn]] | None = None,
 ) -> LabelSet:
     """Sort labels by what they say. Labels of questions that the study does not have (attention checks) are left out.
 
@@ -190,7 +190,7 @@ def read_labels(
 
 
 def _content(
-    row: ExportedLabel, payload: Mapping[str, Json], chats: Mapping[str, Sequence[ShownTurn]]
+    row: ExportedLabel, payload: Mapping[str, Json], chats: Mapping[str, Sequence[LabelledTurn]]
 ) -> dict[str, Json]:
     """Who gave a rating, about what; with all texts of the unit, so that an automatic judge can be asked the same."""
     content: dict[str, Json] = {
@@ -214,7 +214,7 @@ def _content(
     return content | _chat_content(row, [chats.get(conversation, ()) for conversation in row.conversations])
 
 
-def _chat_content(row: ExportedLabel, sides: Sequence[Sequence[ShownTurn]]) -> dict[str, Json]:
+def _chat_content(row: ExportedLabel, sides: Sequence[Sequence[LabelledTurn]]) -> dict[str, Json]:
     """What was said in the chats that a label is about: up to the labelled turn, or to the end."""
     if not row.bots or not any(sides):
         return {}
@@ -234,7 +234,7 @@ def _chat_content(row: ExportedLabel, sides: Sequence[Sequence[ShownTurn]]) -> d
     return {"context": [turn.text for turn in before], "speakers": [turn.speaker for turn in before]}
 
 
-def _transcript(turns: Sequence[ShownTurn]) -> dict[str, Json]:
+def _transcript(turns: Sequence[LabelledTurn]) -> dict[str, Json]:
     return {"turns": [{"speaker": turn.speaker, "text": turn.text} for turn in turns], "judged": BOT}
 
 
