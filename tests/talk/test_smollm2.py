@@ -15,8 +15,9 @@ from tertulia.artefacts.manifest import MANIFEST
 from tertulia.core.dialogue import Dialogue, Persona, Turn
 from tertulia.core.errors import BotError, MissingExtra
 from tertulia.core.reply import Ask
-from tertulia.talk.bots import smollm2
-from tertulia.talk.bots.smollm2 import SmolLM2Bot, packaged_file, unpack, verify
+from tertulia.models.hf import smollm2
+from tertulia.models.hf.smollm2 import packaged_file, unpack, verify
+from tertulia.talk.bots.smollm2 import SmolLM2Bot
 from tertulia.talk.spec import make_bot
 
 real = [

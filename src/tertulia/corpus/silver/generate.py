@@ -10,7 +10,7 @@ that no single trick dominates. Nothing is annotated by people: that is what mak
   another fact of the topic; a human reply on the topic that its evidence does not support; a personal remark beside a
   piece of evidence (BEGIN counts experience and opinion as hallucination)
 - off-topic: a reply from another conversation; a sentence of evidence about something else
-- generic: a human reply without content of its own, or about oneself only
+- generic: a human reply without content of its own, or about oneself only, to its own or to another conversation
 """
 
 import random
@@ -323,6 +323,8 @@ def _other_reply(situation: Situation, material: _Material, rng: random.Random) 
     other = rng.choice(material.situations)
     if other.source == situation.source or other.content < 3 or share_in(other.reply, situation.evidence) > 0.15:
         return None
+    if other.label is not None and parse_label(other.label) == "generic":
+        return None
     return _Made(situation.evidence, other.reply)
 
 
@@ -351,6 +353,15 @@ def _personal_reply(situation: Situation, _: _Material, __: random.Random) -> _M
     return _Made(situation.evidence, situation.reply)
 
 
+def _other_generic(situation: Situation, material: _Material, rng: random.Random) -> _Made | None:
+    """A generic reply fits another conversation as well; so few of them go a long way."""
+    other = rng.choice(material.situations)
+    made = _empty_reply(other, material, rng) or _personal_reply(other, material, rng)
+    if made is None or share_in(made.response, situation.evidence) > 0.25:
+        return None
+    return _Made(situation.evidence, made.response)
+
+
 OPERATIONS: dict[GroundingLabel, dict[str, Operation]] = {
     "entailment": {
         "human reply, supported": _human_supported,
@@ -368,7 +379,11 @@ OPERATIONS: dict[GroundingLabel, dict[str, Operation]] = {
         "another fact of the topic": _same_topic,
     },
     "off-topic": {"reply of another conversation": _other_reply, "evidence of another conversation": _other_evidence},
-    "generic": {"human reply without content": _empty_reply, "human reply about oneself": _personal_reply},
+    "generic": {
+        "human reply without content": _empty_reply,
+        "human reply about oneself": _personal_reply,
+        "generic reply of another conversation": _other_generic,
+    },
     "contradiction": {"negation": _negated, "negated human reply": _negated_reply, "antonym": _antonym},
 }
 """By label and name; all in the order in which they take turns."""
