@@ -1,11 +1,11 @@
 """How well grounding classifiers agree with people on BEGIN: five labels, three labels, supported or not.
 
-Every classifier is made by its recipe from silver data (`lexical` is the packaged one, of the bundled sample; the others
-are trained on a grounded corpus here, or given as run folders). No text of BEGIN is learned from; on the dev split of
-the first release one number per label (the prior) is chosen, so that "tuned" figures flatter a little. Beside them: the
-most frequent label, plain word overlap with a threshold chosen on the same data, and the best published rows (Dziri et
-al. 2021). ROC-AUC says how well supported responses are told from all others, on all responses and where overlap is
-middling (.4 to .85). Intervals: 95 %, by bootstrap over passages of evidence.
+Every classifier is made by its recipe from silver data (`lexical` is the packaged one, of the bundled sample; the
+others are trained on a grounded corpus here, or given as run folders). No text of BEGIN is learned from; on the dev
+split of the first release one number per label (the prior) is chosen, so that "tuned" figures flatter a little. Beside
+them: the most frequent label, plain word overlap with a threshold chosen on the same data, and the best published rows
+(Dziri et al. 2021). ROC-AUC says how well supported responses are told from all others, on all responses and where
+overlap is middling (.4 to .85). Intervals: 95 %, by bootstrap over passages of evidence.
 """
 
 import argparse

@@ -8,7 +8,8 @@ that no single trick dominates. Nothing is annotated by people: that is what mak
 - contradiction: negation; an antonym; the negation of a human reply that rests on its evidence
 - hallucination: other names, other numbers, exchanged roles, another verb; half of one sentence with half of another;
   another fact of the topic; a human reply on the topic that its evidence does not support; a personal remark beside a
-  piece of evidence (BEGIN counts experience and opinion as hallucination)
+  piece of evidence (BEGIN counts experience and opinion as hallucination); on request, what a bot writes without the
+  evidence or from other evidence
 - off-topic: a reply from another conversation; a sentence of evidence about something else
 - generic: a human reply without content of its own, or about oneself only, to its own or to another conversation
 """
@@ -30,6 +31,7 @@ from tertulia.core.text import sentences, words
 from tertulia.corpus.config import ReadConfig
 from tertulia.corpus.silver.negation import negate
 from tertulia.corpus.silver.perturb import change_names, change_numbers, change_verb, swap_roles, use_antonym
+from tertulia.corpus.silver.written import Writer, write_hallucinations
 
 MIN_WORDS, MAX_WORDS = 6, 45
 """Lengths of sentences that serve as evidence."""
@@ -64,6 +66,10 @@ class SilverConfig(ReadConfig):
     """Examples of each label."""
     seed: int = 0
     """Random seed."""
+    bot: str | None = None
+    """A bot that writes more hallucinations, without the evidence or from other evidence: smollm2, for example."""
+    written: int = Field(300, ge=1)
+    """Replies that the bot writes."""
 
 
 class Situation(NamedTuple):
@@ -106,9 +112,13 @@ Operation = Callable[[Situation, _Material, random.Random], _Made | None]
 
 
 def silver_exchanges(
-    dialogues: Iterable[Dialogue], config: SilverConfig, *, progress: Progress | None = None
+    dialogues: Iterable[Dialogue],
+    config: SilverConfig,
+    *,
+    write: Writer | None = None,
+    progress: Progress | None = None,
 ) -> list[Exchange]:
-    """Labelled exchanges, the same number of each label, in random order."""
+    """Labelled exchanges, the same number of each label, in random order; what `write` writes comes on top."""
     bars = progress or Silent()
     rng = random.Random(config.seed)
     bars.step("Reading grounded dialogues")
@@ -124,6 +134,14 @@ def silver_exchanges(
     made: list[Exchange] = []
     for label, operations in OPERATIONS.items():
         made += _of_label(label, operations, material, config.per_label, rng, bars)
+    if write is not None:
+        bars.step("Writing hallucinations", total=config.written)
+        for number, one in enumerate(
+            write_hallucinations(situations, write, wanted=config.written, rng=rng, progress=bars)
+        ):
+            situation = situations[one.number]
+            result = _Made(situation.evidence, one.response)
+            made.append(_exchange("hallucination", one.operation, situation, result, config.per_label + number))
     rng.shuffle(made)
     return made
 
