@@ -44,6 +44,8 @@ def test_the_default_classifier_tells_the_labels_apart_and_says_why() -> None:
     assert [verdict.label for verdict in verdicts] == list(responses.values())
     text = inputs[3].response
     assert [text[slice(*span)] for span in verdicts[3].sentences[0].unsupported] == ["1985"]
+    text = inputs[2].response
+    assert [text[slice(*span)] for span in verdicts[2].sentences[0].unsupported] == ["not"]
     reasons = {part.feature: part.weight for part in packaged().explain(inputs[0])}
     assert reasons["content overlap"] > 0.5
     against = {part.feature: part.weight for part in packaged().explain(inputs[3])}

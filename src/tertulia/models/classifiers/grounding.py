@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tertulia.artefacts.manifest import is_complete
-from tertulia.core.english import STOP_WORDS, stem
+from tertulia.core.english import ANTONYMS, NEGATIONS, STOP_WORDS, stem
 from tertulia.core.grounding import (
     GroundingClassifier,
     GroundingInput,
@@ -107,6 +107,7 @@ def unsupported_words(one: GroundingInput, span: Span, label: GroundingLabel) ->
     """The content words of a sentence that the evidence does not have, neighbours joined.
 
     For a supported or a generic sentence there are none: neither claims something that the evidence would have to say.
+    Of a contradiction, negations and antonyms of the evidence's words count too: they may be all that is wrong.
 
     >>> text = "It was founded in 1985."
     >>> spans = unsupported_words(GroundingInput("Founded in 1982.", "", text), Span(0, len(text)), "hallucination")
@@ -115,11 +116,13 @@ def unsupported_words(one: GroundingInput, span: Span, label: GroundingLabel) ->
     """
     if label in ("entailment", "generic"):
         return ()
-    known = {stem(word) for word in words(one.evidence)}
+    evidence = set(words(one.evidence))
+    known = {stem(word) for word in evidence}
     spans: list[Span] = []
     for match in _WORD.finditer(one.response, span.start, span.end):
         word = match.group().lower()
-        if word in STOP_WORDS or all(stem(part) in known for part in words(word)):
+        opposite = label == "contradiction" and (word in NEGATIONS or ANTONYMS.get(word) in evidence)
+        if not opposite and (word in STOP_WORDS or all(stem(part) in known for part in words(word))):
             continue
         if spans and one.response[spans[-1].end : match.start()].isspace():
             spans[-1] = Span(spans[-1].start, match.end())

@@ -27,7 +27,7 @@ from tertulia.core.progress import Progress
 from tertulia.corpus.load import SAMPLE, holds, load_exchanges
 from tertulia.corpus.silver.generate import SilverConfig, silver_exchanges
 from tertulia.corpus.silver.sources import grounded_dialogues, labelled
-from tertulia.models.classifiers.grounding_heads import GroundingHeads, fit_heads
+from tertulia.models.classifiers.grounding_heads import INVISIBLE, GroundingHeads, fit_heads
 from tertulia.models.classifiers.grounding_models import (
     ENCODER,
     GroundingSettings,
@@ -45,6 +45,8 @@ from tertulia.train.runs import CONFIG, TrainedModel, start_run, subsample
 from tertulia.train.tasks.classification import ClassificationData, ClassifierConfig, label_figures, train_classifier
 
 BY_HAND = "labelled by hand"
+MAX_SLOW = 100
+"""Examples to validate on at most where a language model reads them."""
 VALID, STACKED = 1, 3
 """Of ten passages, how many are for validation, and up to which share the next ones are for combining."""
 
@@ -75,6 +77,13 @@ class GroundingRecipe(ClassifierConfig):
     """The split of a corpus of dialogues to make silver data of."""
     per_label: int = Field(2000, ge=1)
     """Silver examples of each label, where they are made from dialogues."""
+    balance: float = Field(0.0, ge=0, le=1)
+    """How far labels are balanced by weights: silver data is balanced already."""
+    invisible_weight: float = Field(0.1, ge=0)
+    """What an example counts for the encoder whose names, numbers, roles or verbs are exchanged: small encoders do not
+    see that, and learn to distrust overlap instead."""
+    contradiction_weight: float = Field(0.3, ge=0)
+    """What a contradiction counts for the encoder, for the same reason."""
     inference: str = ""
     """A file or folder of inference pairs that the encoder learns from, too."""
     max_inference: int = Field(8000, ge=0)
@@ -167,12 +176,22 @@ def split_by_evidence(examples: Sequence[SilverExample]) -> SilverData:
 
 def _train_encoder(config: GroundingRecipe, data: SilverData, progress: Progress) -> TrainedModel:
     """The encoder, as a run of its own inside the folder."""
-    pairs = [PairExample(encoder_pair(e.input), (LABELS.index(e.label),)) for e in data.train]
-    valid = [PairExample(encoder_pair(e.input), (LABELS.index(e.label),)) for e in data.valid]
+    pairs = [_pair(example)._replace(weight=_weight(example, config)) for example in data.train]
+    valid = [_pair(example) for example in data.valid]
     pairs = subsample(pairs, config.max_pairs, config.seed) + _inference_pairs(config)
     inner = config.model_copy(update={"out": config.out / ENCODER})
     cut = ClassificationData(pairs, subsample(valid, config.max_valid_pairs, config.seed))
     return train_classifier(inner, LABELS, cut, progress, about={"inference": config.inference})
+
+
+def _pair(example: SilverExample) -> PairExample:
+    return PairExample(encoder_pair(example.input), (LABELS.index(example.label),))
+
+
+def _weight(example: SilverExample, config: GroundingRecipe) -> float:
+    if example.operation in INVISIBLE:
+        return config.invisible_weight
+    return config.contradiction_weight if example.label == "contradiction" else 1.0
 
 
 def _inference_pairs(config: GroundingRecipe) -> list[PairExample]:
@@ -213,11 +232,11 @@ def _validate(config: GroundingRecipe, valid: Sequence[SilverExample]) -> dict[s
     """Accuracy and macro-F1 on held-out silver data, without the priors that bots' replies have."""
     chosen = subsample([e for e in valid if e.operation != BY_HAND], config.max_valid_pairs, config.seed)
     if config.model.kind in ("combined", "likelihood"):
-        chosen = chosen[:200]
+        chosen = chosen[:MAX_SLOW]
     classifier = load_run(config.out)
     classifier._priors = (1.0,) * len(LABELS)
     rows = classifier.probabilities([example.input for example in chosen])
-    pairs = [PairExample(encoder_pair(e.input), (LABELS.index(e.label),)) for e in chosen]
+    pairs = [_pair(example) for example in chosen]
     return {name: round(value, 5) for name, value in label_figures(rows, pairs).items()}
 
 
