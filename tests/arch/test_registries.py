@@ -23,6 +23,7 @@ from tertulia.core.registry import Registry
 from tertulia.core.reply import Ask
 from tertulia.corpus.registry import READERS
 from tertulia.metrics.registry import METRICS
+from tertulia.models.classifiers.grounding import GROUNDING
 from tertulia.models.decoding import PRESETS, Method
 from tertulia.models.generator import Generator
 from tertulia.models.rankers.base import PairScorer, Ranker, TrainablePairModel
@@ -43,6 +44,7 @@ TABLES: dict[str, Registry] = {
     "rankers": RANKERS,
     "rerankers": RERANKERS,
     "recipes": RECIPES,
+    "grounding classifiers": GROUNDING,
 }
 
 

@@ -1,20 +1,24 @@
 """`tertulia corpus split`, `testset` and `silver`: splits, test sets for ranking, silver data for grounding."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 from tertulia.cli.command import command
 from tertulia.cli.output import Bars, out, print_json, print_problems, print_table
 from tertulia.core.codec import Problems
 from tertulia.core.config import save
-from tertulia.core.dialogue import Dialogue
+from tertulia.core.dialogue import Dialogue, Turn
 from tertulia.core.errors import UsageError
+from tertulia.core.reply import Ask
 from tertulia.corpus.config import ReadConfig
 from tertulia.corpus.load import load_dialogues
 from tertulia.corpus.silver.generate import SilverConfig, silver_exchanges
 from tertulia.corpus.silver.sources import grounded_dialogues
+from tertulia.corpus.silver.written import Writer, WrittenPrompt
 from tertulia.corpus.split import SplitConfig, author_overlap, split_dialogues
 from tertulia.corpus.testsets import TestSetConfig, make_test_set, save_test_set
 from tertulia.corpus.write import check_target, save_dialogues, save_exchanges
+from tertulia.talk.spec import make_bot
 
 
 @command(SplitConfig)
@@ -71,7 +75,9 @@ def silver(settings: SilverConfig, *, as_json: bool) -> None:
     problems = Problems()
     with Bars() as bars:
         bars.step("Reading")
-        exchanges = silver_exchanges(grounded_dialogues(settings, problems), settings, progress=bars)
+        write = _writer(settings.bot, settings.seed) if settings.bot else None
+        dialogues = grounded_dialogues(settings, problems)
+        exchanges = silver_exchanges(dialogues, settings, write=write, progress=bars)
         save_exchanges(exchanges, settings.out)
     counts = Counter((str(e.label), str(e.response.meta["operation"])) for e in exchanges)
     rows = sorted((label, operation, count) for (label, operation), count in counts.items())
@@ -82,6 +88,18 @@ def silver(settings: SilverConfig, *, as_json: bool) -> None:
         print_table(("label", "operation", "examples"), rows)
         out.print(f"Wrote {len(exchanges)} examples to {settings.out}")
     print_problems(problems)
+
+
+def _writer(spec: str, seed: int) -> Writer:
+    """A bot as a writer of replies: the evidence, if there is any, is part of what it is told."""
+    bot = make_bot(spec)
+
+    def write(prompts: Sequence[WrittenPrompt]) -> list[str]:
+        texts = [f"{prompt.evidence}\n\n{prompt.previous}".strip() or "Hello." for prompt in prompts]
+        asks = [Ask(Dialogue(f"silver-{i}", (Turn("user", text),)), seed=seed + i) for i, text in enumerate(texts)]
+        return [reply.text for reply in bot.reply(asks)]
+
+    return write
 
 
 def _read(settings: ReadConfig, problems: Problems) -> list[Dialogue]:

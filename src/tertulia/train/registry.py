@@ -36,3 +36,8 @@ RECIPES.add(
     "tertulia.train.recipes.entailment:RECIPE",
     "trains a classifier of natural language inference: an encoder that reads premise and hypothesis together",
 )
+RECIPES.add(
+    "grounding",
+    "tertulia.train.recipes.grounding:RECIPE",
+    "trains a classifier of grounding (BEGIN) on silver data: lexical, encoder, likelihood or combined",
+)

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
@@ -10,7 +11,7 @@ from tertulia.core.dialogue import Dialogue, Evidence, Turn
 from tertulia.core.english import ANTONYMS, content_words, has_first_person
 from tertulia.core.errors import DataError
 from tertulia.core.grounding import COARSE, LABELS, attributable, parse_label
-from tertulia.core.text import words
+from tertulia.core.text import sentences, words
 from tertulia.corpus.silver.generate import (
     OPERATIONS,
     SilverConfig,
@@ -20,6 +21,7 @@ from tertulia.corpus.silver.generate import (
 from tertulia.corpus.silver.negation import negate
 from tertulia.corpus.silver.perturb import change_names, change_numbers, change_verb, swap_roles, use_antonym
 from tertulia.corpus.silver.sources import grounded_dialogue
+from tertulia.corpus.silver.written import WrittenPrompt
 
 
 @pytest.mark.parametrize(
@@ -144,3 +146,25 @@ def test_labels_of_both_releases() -> None:
     assert [attributable(text) for text in ("Fully attributable", "entailment", "generic")] == [True, True, False]
     with pytest.raises(DataError, match="Unknown grounding label"):
         attributable("nonsense")
+
+
+def test_a_bot_writes_hallucinations_that_the_evidence_does_not_support(dialogues: list[Dialogue]) -> None:
+    asked: list[WrittenPrompt] = []
+
+    def write(prompts: Sequence[WrittenPrompt]) -> list[str]:
+        asked.extend(prompts)
+        return [
+            "Purple giraffes invented the telescope." if i % 3 else prompts[i].evidence for i in range(len(prompts))
+        ]
+
+    config = SilverConfig(per_label=20, seed=3, written=30)
+    made = silver_exchanges(dialogues, config, write=write)
+    written = [e for e in made if str(e.response.meta["operation"]).startswith("written")]
+    assert len(written) == 30
+    assert len(made) == 130
+    assert {e.label for e in written} == {"hallucination"}
+    assert Counter(bool(prompt.evidence) for prompt in asked)[True] == len(asked) / 2
+    assert max(share_in(e.response.text, e.evidence[0].text) for e in written) <= 0.5
+    assert len({e.id for e in made}) == len(made)
+    known = {s for d in dialogues for s in sentences(d.evidence[0].text)}
+    assert {prompt.evidence for prompt in asked if prompt.evidence} <= known

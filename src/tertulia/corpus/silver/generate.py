@@ -8,9 +8,10 @@ that no single trick dominates. Nothing is annotated by people: that is what mak
 - contradiction: negation; an antonym; the negation of a human reply that rests on its evidence
 - hallucination: other names, other numbers, exchanged roles, another verb; half of one sentence with half of another;
   another fact of the topic; a human reply on the topic that its evidence does not support; a personal remark beside a
-  piece of evidence (BEGIN counts experience and opinion as hallucination)
+  piece of evidence (BEGIN counts experience and opinion as hallucination); on request, what a bot writes without the
+  evidence or from other evidence
 - off-topic: a reply from another conversation; a sentence of evidence about something else
-- generic: a human reply without content of its own, or about oneself only
+- generic: a human reply without content of its own, or about oneself only, to its own or to another conversation
 """
 
 import random
@@ -30,6 +31,7 @@ from tertulia.core.text import sentences, words
 from tertulia.corpus.config import ReadConfig
 from tertulia.corpus.silver.negation import negate
 from tertulia.corpus.silver.perturb import change_names, change_numbers, change_verb, swap_roles, use_antonym
+from tertulia.corpus.silver.written import Writer, write_hallucinations
 
 MIN_WORDS, MAX_WORDS = 6, 45
 """Lengths of sentences that serve as evidence."""
@@ -64,6 +66,10 @@ class SilverConfig(ReadConfig):
     """Examples of each label."""
     seed: int = 0
     """Random seed."""
+    bot: str | None = None
+    """A bot that writes more hallucinations, without the evidence or from other evidence: smollm2, for example."""
+    written: int = Field(300, ge=1)
+    """Replies that the bot writes."""
 
 
 class Situation(NamedTuple):
@@ -106,9 +112,13 @@ Operation = Callable[[Situation, _Material, random.Random], _Made | None]
 
 
 def silver_exchanges(
-    dialogues: Iterable[Dialogue], config: SilverConfig, *, progress: Progress | None = None
+    dialogues: Iterable[Dialogue],
+    config: SilverConfig,
+    *,
+    write: Writer | None = None,
+    progress: Progress | None = None,
 ) -> list[Exchange]:
-    """Labelled exchanges, the same number of each label, in random order."""
+    """Labelled exchanges, the same number of each label, in random order; what `write` writes comes on top."""
     bars = progress or Silent()
     rng = random.Random(config.seed)
     bars.step("Reading grounded dialogues")
@@ -124,6 +134,14 @@ def silver_exchanges(
     made: list[Exchange] = []
     for label, operations in OPERATIONS.items():
         made += _of_label(label, operations, material, config.per_label, rng, bars)
+    if write is not None:
+        bars.step("Writing hallucinations", total=config.written)
+        for number, one in enumerate(
+            write_hallucinations(situations, write, wanted=config.written, rng=rng, progress=bars)
+        ):
+            situation = situations[one.number]
+            result = _Made(situation.evidence, one.response)
+            made.append(_exchange("hallucination", one.operation, situation, result, config.per_label + number))
     rng.shuffle(made)
     return made
 
@@ -323,6 +341,8 @@ def _other_reply(situation: Situation, material: _Material, rng: random.Random) 
     other = rng.choice(material.situations)
     if other.source == situation.source or other.content < 3 or share_in(other.reply, situation.evidence) > 0.15:
         return None
+    if other.label is not None and parse_label(other.label) == "generic":
+        return None
     return _Made(situation.evidence, other.reply)
 
 
@@ -351,6 +371,15 @@ def _personal_reply(situation: Situation, _: _Material, __: random.Random) -> _M
     return _Made(situation.evidence, situation.reply)
 
 
+def _other_generic(situation: Situation, material: _Material, rng: random.Random) -> _Made | None:
+    """A generic reply fits another conversation as well; so few of them go a long way."""
+    other = rng.choice(material.situations)
+    made = _empty_reply(other, material, rng) or _personal_reply(other, material, rng)
+    if made is None or share_in(made.response, situation.evidence) > 0.25:
+        return None
+    return _Made(situation.evidence, made.response)
+
+
 OPERATIONS: dict[GroundingLabel, dict[str, Operation]] = {
     "entailment": {
         "human reply, supported": _human_supported,
@@ -368,7 +397,11 @@ OPERATIONS: dict[GroundingLabel, dict[str, Operation]] = {
         "another fact of the topic": _same_topic,
     },
     "off-topic": {"reply of another conversation": _other_reply, "evidence of another conversation": _other_evidence},
-    "generic": {"human reply without content": _empty_reply, "human reply about oneself": _personal_reply},
+    "generic": {
+        "human reply without content": _empty_reply,
+        "human reply about oneself": _personal_reply,
+        "generic reply of another conversation": _other_generic,
+    },
     "contradiction": {"negation": _negated, "negated human reply": _negated_reply, "antonym": _antonym},
 }
 """By label and name; all in the order in which they take turns."""

@@ -7,8 +7,10 @@ response as a whole is needed, the classifier's own `probabilities`.
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
-from tertulia.core.english import STOP_WORDS, stem
+from tertulia.artefacts.manifest import is_complete
+from tertulia.core.english import ANTONYMS, NEGATIONS, STOP_WORDS, stem
 from tertulia.core.grounding import (
     GroundingClassifier,
     GroundingInput,
@@ -21,6 +23,7 @@ from tertulia.core.grounding import (
 from tertulia.core.registry import Registry
 from tertulia.core.text import sentence_spans, words
 from tertulia.models.classifiers.grounding_features import overlap
+from tertulia.models.classifiers.grounding_models import load_run
 
 GROUNDING = Registry("grounding classifier", "tertulia.grounding")
 """Classifiers that need no training; each row is a function without parameters that returns a `GroundingClassifier`."""
@@ -29,7 +32,12 @@ GROUNDING.add(
     "tertulia.models.classifiers.grounding:OverlapClassifier",
     "the baseline: how much of the response's content occurs in the evidence",
 )
-DEFAULT = "overlap"
+GROUNDING.add(
+    "lexical",
+    "tertulia.models.classifiers.grounding_models:packaged",
+    "what can be counted, in an additive model that explains itself; trained on the bundled sample's silver data",
+)
+DEFAULT = "lexical"
 MAX_RESPONSE = 20_000
 """Characters of a response that sentence verdicts cover."""
 _WORD = re.compile(r"\w+(?:['’.,]\w+)*")
@@ -54,8 +62,20 @@ class OverlapClassifier:
 
 
 def load_grounding(name: str = DEFAULT) -> GroundingClassifier:
-    """The classifier of a name in the registry."""
-    classifier: GroundingClassifier = GROUNDING.get(name)()
+    """A classifier by its name in the registry, by the run folder of the recipe `grounding`, or by `hf:NAME_OR_FOLDER`.
+
+    A Hugging Face model is a classifier of sequences with BEGIN's labels or those of inference, or a text-to-text model
+    that writes the label (`tertulia.models.classifiers.hf_grounding`).
+    """
+    classifier: GroundingClassifier
+    if name.startswith("hf:"):
+        from tertulia.models.classifiers.hf_grounding import load_hugging_face  # transformers takes seconds to import
+
+        classifier = load_hugging_face(name.removeprefix("hf:"))
+    elif is_complete(Path(name)):
+        classifier = load_run(Path(name))
+    else:
+        classifier = GROUNDING.get(name)()
     return classifier
 
 
@@ -87,6 +107,7 @@ def unsupported_words(one: GroundingInput, span: Span, label: GroundingLabel) ->
     """The content words of a sentence that the evidence does not have, neighbours joined.
 
     For a supported or a generic sentence there are none: neither claims something that the evidence would have to say.
+    Of a contradiction, negations and antonyms of the evidence's words count too: they may be all that is wrong.
 
     >>> text = "It was founded in 1985."
     >>> spans = unsupported_words(GroundingInput("Founded in 1982.", "", text), Span(0, len(text)), "hallucination")
@@ -95,11 +116,13 @@ def unsupported_words(one: GroundingInput, span: Span, label: GroundingLabel) ->
     """
     if label in ("entailment", "generic"):
         return ()
-    known = {stem(word) for word in words(one.evidence)}
+    evidence = set(words(one.evidence))
+    known = {stem(word) for word in evidence}
     spans: list[Span] = []
     for match in _WORD.finditer(one.response, span.start, span.end):
         word = match.group().lower()
-        if word in STOP_WORDS or all(stem(part) in known for part in words(word)):
+        opposite = label == "contradiction" and (word in NEGATIONS or ANTONYMS.get(word) in evidence)
+        if not opposite and (word in STOP_WORDS or all(stem(part) in known for part in words(word))):
             continue
         if spans and one.response[spans[-1].end : match.start()].isspace():
             spans[-1] = Span(spans[-1].start, match.end())

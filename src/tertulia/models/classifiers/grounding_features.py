@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tertulia.core.english import ANTONYMS, FIRST_PERSON, NEGATIONS, STOP_WORDS, attach, names_in, stem
 from tertulia.core.grounding import GroundingInput
 from tertulia.core.text import words
+from tertulia.models.classifiers.evidence_focus import focus
 
 _GENERIC = re.compile(
     r"don't know|do n't know|not sure|no idea|i think|i love|i like|i agree|sounds|that(?: i|')s (?:so |very |really )?"
@@ -25,7 +26,10 @@ _GENERIC = re.compile(
 )
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 MAX_WORDS = 400
-"""Words of a text that are looked at: evidence may be a megabyte."""
+"""Words of a text that are looked at: evidence may be a megabyte. Of longer evidence, the nearest sentences count."""
+NEAR_WORDS = 60
+"""Words of evidence, the nearest sentences, that negation and antonyms are compared with: in a long document there is
+always some negation."""
 
 
 class _Text(NamedTuple):
@@ -86,7 +90,8 @@ def overlap(example: GroundingInput) -> float:
     >>> overlap(GroundingInput("Broccoli is often boiled.", "", "broccoli can be boiled or baked"))
     0.6666666666666666
     """
-    evidence, response = set(_analyse(example.evidence).content), _analyse(example.response).content
+    nearest = focus(example.evidence, example.response, max_words=MAX_WORDS)
+    evidence, response = set(_analyse(nearest).content), _analyse(example.response).content
     return sum(word in evidence for word in response) / max(1, len(response))
 
 
@@ -99,11 +104,14 @@ def grounding_features(examples: Sequence[GroundingInput]) -> NDArray[np.float32
             cache[text] = _analyse(text)
         return cache[text]
 
-    rows = [_row(analyse(e.evidence), analyse(e.previous), analyse(e.response), e.response) for e in examples]
+    rows = []
+    for e in examples:
+        evidence, near = (analyse(focus(e.evidence, e.response, max_words=size)) for size in (MAX_WORDS, NEAR_WORDS))
+        rows.append(_row(evidence, near, analyse(e.previous), analyse(e.response), e.response))
     return np.array(rows, dtype=np.float32).reshape(-1, len(FEATURES))
 
 
-def _row(evidence: _Text, previous: _Text, response: _Text, text: str) -> list[float]:
+def _row(evidence: _Text, near: _Text, previous: _Text, response: _Text, text: str) -> list[float]:
     known, before = set(evidence.content), set(previous.content)
     tokens, content = response.tokens, response.content
     size, length = max(1, len(content)), max(1, len(tokens))
@@ -114,8 +122,9 @@ def _row(evidence: _Text, previous: _Text, response: _Text, text: str) -> list[f
     pairs_before = set(zip(previous.tokens, previous.tokens[1:], strict=False))
     subsequence = _common_subsequence(tokens, evidence.tokens)
     evidence_words = set(evidence.tokens)
-    negated, negated_evidence = (bool(NEGATIONS & set(t)) for t in (tokens, evidence.tokens))
-    antonyms = any(ANTONYMS.get(word) in evidence_words and word not in evidence_words for word in tokens)
+    near_words = set(near.tokens)
+    negated, negated_evidence = (bool(NEGATIONS & t) for t in (set(tokens), near_words))
+    antonyms = any(ANTONYMS.get(word) in near_words and word not in near_words for word in tokens)
     persons = sum(word in FIRST_PERSON for word in tokens)
     return [
         1 - len(new) / size if content else 0.0,

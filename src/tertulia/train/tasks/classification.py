@@ -67,7 +67,8 @@ def train_classifier(
             f"There are {len(data.train)} pairs to train on and {len(data.valid)} to validate on.",
             hint="Give more labelled pairs; of a single file a tenth is held out for validation.",
         )
-    model = PairClassifier.untrained(config.model, labels)
+    fields = config.model.model_dump(include=set(PairClassifierConfig.model_fields))
+    model = PairClassifier.untrained(PairClassifierConfig.model_validate(fields), labels)
     task = ClassificationTask(model, data, config)
     outcome = fit(
         task, config, config.out / PARTIAL, progress, resume=config.resume, run_id=run_id(config, [*data.train])
