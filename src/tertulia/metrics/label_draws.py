@@ -46,7 +46,7 @@ class LabelDraws:
     def intervals(self, *, level: float, resamples: int, seed: int) -> list[tuple[float, float, float]]:
         """The figure of each part with the ends of its percentile interval, which does not collapse at 0 and 1."""
         values, sampled = self.figures(resamples, seed)
-        found = []
+        figures = []
         for part, value in enumerate(values.tolist()):
             low, high = percentile_interval(sampled[:, part], level)
             if self._reduction == "macro-f1" and not math.isnan(value):
@@ -54,8 +54,8 @@ class LabelDraws:
                 low, high = min(low, ends[0]), max(high, ends[1])
             elif value in (0.0, 1.0):
                 low, high = self._edge(part, value, level)
-            found.append((value, low, high))
-        return found
+            figures.append((value, low, high))
+        return figures
 
     def figures(self, resamples: int, seed: int) -> tuple[Floats, Floats]:
         """The figure of each part, and its figures in resamples (resamples, parts)."""
