@@ -25,10 +25,10 @@ from tertulia.core.dialogue import Dialogue, Turn
 from tertulia.core.reply import Ask, Piece, Reply
 from tertulia.models.generators.transformer import Transformer, TransformerConfig
 from tertulia.models.hf.chat_model import ChatModel
+from tertulia.models.hf.packaged import SHA256, cache_folder
 from tertulia.models.tokenizer import WordTokenizer
 from tertulia.talk.bots.generative import BaseGenerativeBot, GenerativeBot, GenerativeOptions
 from tertulia.talk.bots.huggingface import HuggingFaceBot, HuggingFaceOptions
-from tertulia.talk.bots.smollm2 import SHA256, cache_folder
 from tertulia.talk.generation import GenerationSession
 from tertulia.talk.worker import Job, Worker
 

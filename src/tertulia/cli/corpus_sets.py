@@ -2,7 +2,6 @@
 
 from collections import Counter
 
-from tertulia import sample
 from tertulia.cli.command import command
 from tertulia.cli.output import Bars, out, print_json, print_problems, print_table
 from tertulia.core.codec import Problems
@@ -10,8 +9,9 @@ from tertulia.core.config import save
 from tertulia.core.dialogue import Dialogue
 from tertulia.core.errors import UsageError
 from tertulia.corpus.config import ReadConfig
-from tertulia.corpus.load import SAMPLE, load_dialogues
-from tertulia.corpus.silver.generate import SilverConfig, grounded_dialogue, silver_exchanges
+from tertulia.corpus.load import load_dialogues
+from tertulia.corpus.silver.generate import SilverConfig, silver_exchanges
+from tertulia.corpus.silver.sources import grounded_dialogues
 from tertulia.corpus.split import SplitConfig, author_overlap, split_dialogues
 from tertulia.corpus.testsets import TestSetConfig, make_test_set, save_test_set
 from tertulia.corpus.write import check_target, save_dialogues, save_exchanges
@@ -71,11 +71,7 @@ def silver(settings: SilverConfig, *, as_json: bool) -> None:
     problems = Problems()
     with Bars() as bars:
         bars.step("Reading")
-        if settings.target == SAMPLE:
-            dialogues = [grounded_dialogue(exchange) for exchange in sample.grounded()]
-        else:
-            dialogues = _read(settings, problems)
-        exchanges = silver_exchanges(dialogues, settings, progress=bars)
+        exchanges = silver_exchanges(grounded_dialogues(settings, problems), settings, progress=bars)
         save_exchanges(exchanges, settings.out)
     counts = Counter((str(e.label), str(e.response.meta["operation"])) for e in exchanges)
     rows = sorted((label, operation, count) for (label, operation), count in counts.items())

@@ -202,14 +202,16 @@ def conversation_example(dialogue: Dialogue, speakers: Iterable[str]) -> Convers
     """
     wanted = set(speakers)
     with_provenance = {turn.speaker for turn in dialogue.turns if _bot_of_turn(turn)}
-    texts, judged = [], []
+    texts, judged, names = [], [], []
     for name, run in groupby(dialogue.turns, key=lambda turn: turn.speaker):
         turns = list(run)
+        names.append(name)
         texts.append("\n".join(turn.text for turn in turns))
         judged.append(name in wanted and (name not in with_provenance or any(map(_bot_of_turn, turns))))
     personas = (dialogue.persona_of(name) for name in dialogue.speakers if name in wanted)
     persona = next((persona.sentences for persona in personas if persona), ())
-    return ConversationExample(tuple(texts), tuple(judged), persona)
+    known = tuple((name, persona.sentences) for name, persona in dialogue.personas.items())
+    return ConversationExample(tuple(texts), tuple(judged), persona, tuple(names), known)
 
 
 def conversation_items(conversations: Iterable[JudgedConversation]) -> Iterator[JudgedItem]:

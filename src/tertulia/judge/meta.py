@@ -127,7 +127,7 @@ def named_metrics(names: Sequence[str], ratings: RatedSet, *, so_far: bool = Fal
     return metrics
 
 
-_WITHOUT_DEFAULT = frozenset(("entailment", "training_turns"))
+_WITHOUT_DEFAULT = frozenset(("training_turns",))
 """Resources that have no default."""
 _NOT_BY_DEFAULT = ("log-probability per token", "seconds per reply")
 """Metrics of replies that are known only while they are generated."""

@@ -36,7 +36,9 @@ RESOURCES.add("language_model", _REPLIES + "language_model", "smollm2, hf:NAME_O
 RESOURCES.add("ranker", _REPLIES + "ranker", "minilm (cosine of sentence vectors), or a bot that ranks, or its folder")
 RESOURCES.add("idf", _REPLIES + "idf", "how rare words are: counts in the sample, or in other data")
 RESOURCES.add(
-    "entailment", _REPLIES + "entailment", "hf:NAME_OR_FOLDER of an inference classifier; there is no default"
+    "entailment",
+    _REPLIES + "entailment",
+    "rules (built in), a run of the recipe entailment, hf:NAME_OR_FOLDER, or rules+ one of these",
 )
 MINILM_DIMENSIONS = 100
 """As many as the GloVe vectors of the papers. With fewer than all 384, average and extrema agree better with people and

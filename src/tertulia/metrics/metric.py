@@ -62,6 +62,10 @@ class ConversationExample(NamedTuple):
     """For each turn, whether it is by whom the metric is about; all of them in self-play of a bot with itself."""
     persona: tuple[str, ...] = ()
     """Sentences about the judged speaker; empty if nothing is known."""
+    speakers: tuple[str, ...] = ()
+    """Who has each turn; empty if two speakers alternate."""
+    personas: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Sentences about each speaker of whom something is known: in self-play of a bot with itself both are judged."""
 
 
 class DialogueLikelihood(NamedTuple):
@@ -75,6 +79,8 @@ class DialogueLikelihood(NamedTuple):
     """The model's own tokens."""
     turns: int
     """Target turns."""
+    spelling: float = 0.0
+    """What spelling the words outside the model's vocabulary costs on top, in nats."""
 
 
 class LatentTerms(NamedTuple):
@@ -99,6 +105,8 @@ class MetricInfo:
     """The paper it comes from."""
     higher_is_better: bool | None = True
     """None if neither direction is better."""
+    bounded: bool = False
+    """Whether its values lie between 0 and 1, such as shares: its interval then does not collapse at either end."""
 
     @property
     def info(self) -> "MetricInfo":

@@ -65,6 +65,11 @@ METRICS.add("copied run of N turns", _RUNS + "COPIED", "share of conversations w
 _LIKELIHOOD = "tertulia.metrics.likelihood:"
 METRICS.add("perplexity", _LIKELIHOOD + "PERPLEXITY", "perplexity per word, whatever the model's tokens")
 METRICS.add("perplexity per token", _LIKELIHOOD + "PERPLEXITY_PER_TOKEN", "perplexity per token of the model")
+METRICS.add(
+    "perplexity with spelling",
+    _LIKELIHOOD + "PERPLEXITY_WITH_SPELLING",
+    "perplexity per word, unknown words spelled by a model of characters",
+)
 METRICS.add("perplexity bound", _LIKELIHOOD + "PERPLEXITY_BOUND", "perplexity per word by the evidence lower bound")
 METRICS.add("KL", _LIKELIHOOD + "KL", "KL divergence between posterior and prior, in nats per turn")
 METRICS.add("log-probability per token", _LIKELIHOOD + "LOGPROB", "of a generated reply, under the model itself")
@@ -85,6 +90,12 @@ METRICS.add("specificity by idf", _REFERENCE_FREE + "IDF", "how rare the words o
 METRICS.add("genericness", _REFERENCE_FREE + "GENERIC", "similarity of a reply to replies that fit any context")
 METRICS.add("contradicts persona", _REFERENCE_FREE + "CONTRADICTS", "whether a persona sentence contradicts a reply")
 METRICS.add("entailed by persona", _REFERENCE_FREE + "ENTAILED", "whether a persona sentence entails a reply")
+_CONSISTENCY = "tertulia.metrics.consistency:"
+for _what in ("turns", "replies"):
+    for _verb in ("contradicting", "neutral to", "entailed by"):
+        for _premises in ("persona", "own turns"):
+            _name = f"{_what} {_verb} {_premises}"
+            METRICS.add(_name, _CONSISTENCY + _name.upper().replace(" ", "_"), f"share of {_name}")
 
 _HUMAN = "tertulia.metrics.human:"
 METRICS.add("sensibleness", _HUMAN + "SENSIBLENESS", "share of bot turns that make sense to people")

@@ -1,8 +1,10 @@
 """From values to figures: the only place that reduces the values of scores and gives them intervals.
 
 Intervals are percentile bootstrap intervals (Efron 1979) over clusters: whole dialogues are drawn, since replies of one
-dialogue are not independent and drawing them one by one would make the interval too narrow. Every figure is a sum over
-a sum (for a mean, the denominators are ones), so one set of draws serves any number of columns; drawing is what costs.
+dialogue are not independent and drawing them one by one would make the interval too narrow. A share of none or all of
+the cases is the same in every draw: its interval is Wilson's (1927), with as many cases as clusters. Every figure is a
+sum over a sum (for a mean, the denominators are ones), so one set of draws serves any number of columns; drawing is
+what costs.
 
 Two scores are compared paired, on the units they share: what is easy for one subject is mostly easy for the other, so
 the difference is more certain than the two figures are.
@@ -442,6 +444,9 @@ def _estimate(total: Floats, sampled: Floats, part: _Part, level: float) -> Esti
     value = float(_figure(total, metric))
     if n == 0 or metric.reduction == "pooled":
         return Estimate(value, n=n, level=level)
+    if metric.bounded and value in (0.0, 1.0):  # all draws are alike, which is no certainty: as many cases as clusters
+        clusters = {cluster for cluster, row in zip(part.clusters, part.rows, strict=True) if row[1]}
+        return Estimate(value, *wilson_interval(value, len(clusters), level=level), n=n, level=level)
     return Estimate(value, *percentile_interval(_figure(sampled, metric), level), n=n, level=level)
 
 

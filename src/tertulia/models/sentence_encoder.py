@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -37,6 +37,14 @@ BATCH_TOKENS = 2048
 Ids = tuple[int, ...]
 
 
+class PairIds(NamedTuple):
+    """The tokens of two texts, one after the other."""
+
+    ids: Ids
+    first: int
+    """How many of them are the first text's."""
+
+
 class SentenceEncoder(nn.Module):
     """A transformer and its tokenizer."""
 
@@ -47,7 +55,10 @@ class SentenceEncoder(nn.Module):
         self.tokenizer.no_padding()
         self.tokenizer.no_truncation()
         self.dim = int(transformer.config.hidden_size)
-        self.window = int(transformer.config.max_position_embeddings)
+        # RoBERTa and its kin count positions from after the padding token's.
+        offset = getattr(getattr(transformer, "embeddings", None), "padding_idx", None)
+        self.window = int(transformer.config.max_position_embeddings) - (0 if offset is None else offset + 1)
+        self.has_types = int(getattr(transformer.config, "type_vocab_size", 0) or 0) >= 2
         self.begin, self.end = _ends(tokenizer)
         self.ids = lru_cache(maxsize=400_000)(self._ids)
         """The tokens of a text, without special tokens; cached, as training reads the same texts again and again."""
@@ -88,7 +99,9 @@ class SentenceEncoder(nn.Module):
         """Freeze the embeddings and the lowest layers (-1 freezes nothing)."""
         if layers < 0:
             return
-        for part in (self.transformer.embeddings, *self.transformer.encoder.layer[:layers]):
+        count = int(self.transformer.config.num_hidden_layers)
+        stacks = [m for m in self.transformer.modules() if isinstance(m, nn.ModuleList) and len(m) == count]
+        for part in (self.transformer.embeddings, *stacks[0][:layers]):
             part.requires_grad_(False)
 
     def set_dropout(self, share: float) -> None:
@@ -112,6 +125,30 @@ class SentenceEncoder(nn.Module):
         vectors = torch.cat([self._pool([unique[i] for i in batch]) for batch in chunks(order, unique)])  # by length
         position = torch.tensor(order).argsort()  # of each unique sequence among the vectors
         return vectors[position[torch.tensor([index[sequence] for sequence in sequences])].to(vectors.device)]
+
+    def pair_states(self, pairs: Sequence[PairIds]) -> torch.Tensor:
+        """Two texts read together, for each pair: the state of the first token and the mean of the second text (n, 2d).
+
+        Token types tell the texts apart, if the transformer has them.
+        """
+        order = sorted(range(len(pairs)), key=lambda i: len(pairs[i].ids))
+        batches = chunks(order, [pair.ids for pair in pairs])
+        states = torch.cat([self._pair_states([pairs[i] for i in batch]) for batch in batches])  # by length
+        return states[torch.tensor(order).argsort().to(states.device)]
+
+    def _pair_states(self, pairs: Sequence[PairIds]) -> torch.Tensor:
+        width = max(len(pair.ids) for pair in pairs)
+        ids, mask, types = (torch.zeros(len(pairs), width, dtype=torch.long) for _ in range(3))
+        for row, (sequence, first) in enumerate(pairs):
+            ids[row, : len(sequence)] = torch.tensor(sequence)
+            mask[row, : len(sequence)] = 1
+            types[row, first : len(sequence)] = 1
+        ids, mask, types = (tensor.to(self.transformer.device) for tensor in (ids, mask, types))
+        more = {"token_type_ids": types} if self.has_types else {}
+        states = self.transformer(input_ids=ids, attention_mask=mask, **more).last_hidden_state  # (n, width, d)
+        weights = types.unsqueeze(-1).to(states.dtype)
+        second = (states * weights).sum(1) / weights.sum(1).clamp(min=1)
+        return torch.cat([states[:, 0], second], dim=1)
 
     @torch.no_grad()
     def encode(self, texts: Sequence[str], *, max_length: int = 128) -> NDArray[np.float32]:

@@ -31,3 +31,8 @@ RECIPES.add(
     "tertulia.train.recipes.disentangler:RECIPE",
     "trains gradient-boosted trees that link each line of a chat log to the one it replies to",
 )
+RECIPES.add(
+    "entailment",
+    "tertulia.train.recipes.entailment:RECIPE",
+    "trains a classifier of natural language inference: an encoder that reads premise and hypothesis together",
+)

@@ -28,13 +28,20 @@ from tertulia.train.record import PLOT, RECORD, plot_record
 CONFIG = "config.toml"
 PARTIAL = "partial"
 """The folder of an unfinished run's state, inside the run's own."""
-_NOT_IDENTIFYING = {"out", "resume", "save_seconds", "threads", "device", "data", "teacher", "pool"}
-"""Settings that may change when a run is resumed; data and teacher are identified by their content."""
+_NOT_IDENTIFYING = {"out", "resume", "save_seconds", "threads", "device", "data", "teacher", "pool", "base"}
+"""Settings that may change when a run is resumed; data, teacher and base are identified by their content."""
 
 T = TypeVar("T")
 
 
-class RunConfig(LoopConfig, RecipeConfig):
+class TrainingConfig(LoopConfig, RecipeConfig):
+    """What the recipes of all models have that the loop trains."""
+
+    threads: int = Field(1, ge=1)
+    """CPU threads to compute with; on a busy machine one is fastest."""
+
+
+class RunConfig(TrainingConfig):
     """What the recipes of all models trained on dialogues have."""
 
     split: str = "train"
@@ -51,8 +58,6 @@ class RunConfig(LoopConfig, RecipeConfig):
     """Train on this many dialogues only, drawn by the seed: for learning curves and quick experiments."""
     valid_dialogues: int | None = Field(None, ge=1)
     """Validate on this many dialogues, drawn by the seed; by default on all."""
-    threads: int = Field(1, ge=1)
-    """CPU threads to compute with; on a busy machine one is fastest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +72,11 @@ class TrainedModel:
         return self.record
 
 
-def start_run(config: RunConfig, progress: Progress) -> None:
+def start_run(config: TrainingConfig, progress: Progress, *, step: str = "Reading dialogues") -> None:
     """Set threads and seed, and announce the first step."""
     use_threads(config.threads)
     torch.manual_seed(config.seed)
-    progress.step("Reading dialogues")
+    progress.step(step)
 
 
 def read_split(config: RunConfig, split: str, count: int | None) -> list[Dialogue]:
@@ -93,7 +98,7 @@ def subsample(items: Iterable[T], count: int | None, seed: int) -> list[T]:
     return [pool[i] for i in sorted(random.Random(seed).sample(range(len(pool)), count))]
 
 
-def run_id(config: RunConfig, examples: Iterable[object]) -> str:
+def run_id(config: TrainingConfig, examples: Iterable[object]) -> str:
     """What tells runs apart: the architecture, the settings and the data, but not where the results go."""
     settings = json.dumps(config.model_dump(mode="json", exclude=_NOT_IDENTIFYING), sort_keys=True)
     return fingerprint([config.recipe, settings, *map(repr, examples)])
@@ -101,7 +106,7 @@ def run_id(config: RunConfig, examples: Iterable[object]) -> str:
 
 def save_run(
     task: TrainingTask,
-    config: RunConfig,
+    config: TrainingConfig,
     outcome: FitOutcome,
     *,
     about: Mapping[str, Json],

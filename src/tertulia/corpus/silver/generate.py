@@ -24,7 +24,7 @@ from pydantic import Field
 from tertulia.core.dialogue import Dialogue, Evidence, Exchange, Turn
 from tertulia.core.english import STOP_WORDS, content_words, has_first_person, names_in
 from tertulia.core.errors import DataError
-from tertulia.core.grounding import LABELS, GroundingLabel
+from tertulia.core.grounding import LABELS, GroundingLabel, parse_label
 from tertulia.core.progress import Progress, Silent
 from tertulia.core.text import sentences, words
 from tertulia.corpus.config import ReadConfig
@@ -81,6 +81,12 @@ class Situation(NamedTuple):
     personal: bool
     source: str
     """The dialogue."""
+    label: str | None = None
+    """What people say of the reply, if they were asked."""
+
+    def may_be(self, label: GroundingLabel) -> bool:
+        """Whether the reply's own label, if it has one, allows to present it as such."""
+        return self.label is None or parse_label(self.label) == label
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +128,6 @@ def silver_exchanges(
     return made
 
 
-def grounded_dialogue(exchange: Exchange) -> Dialogue:
-    """An exchange with its evidence as a dialogue, so that collections of grounded replies can be used too."""
-    turns = (*exchange.context, exchange.response)
-    return Dialogue(exchange.id, turns, evidence=exchange.evidence)
-
-
 def _situations(dialogue: Dialogue, rng: random.Random) -> Iterator[Situation]:
     """Every reply with its best evidence; which of several equal sentences is chosen at random."""
     pool = [s for passage in dialogue.evidence for s in sentences(passage.text) if _fits(s)]
@@ -140,8 +140,18 @@ def _situations(dialogue: Dialogue, rng: random.Random) -> Iterator[Situation]:
         shares = [sum(word in known for word in content) / max(1, len(content)) for known in contents]
         best = max(range(len(pool)), key=lambda i: (shares[i], rng.random()))
         others = tuple(rng.sample([s for s in pool if s != pool[best]], min(3, len(pool) - 1)))
-        personal = has_first_person(turn.text)
-        yield Situation(pool[best], others, before.text, turn.text, shares[best], len(content), personal, dialogue.id)
+        label = turn.meta.get("label")
+        yield Situation(
+            evidence=pool[best],
+            others=others,
+            previous=before.text,
+            reply=turn.text,
+            overlap=shares[best],
+            content=len(content),
+            personal=has_first_person(turn.text),
+            source=dialogue.id,
+            label=label if isinstance(label, str) else None,
+        )
 
 
 def _fits(sentence: str) -> bool:
@@ -201,6 +211,8 @@ def share_in(text: str, evidence: str) -> float:
 
 def _human_supported(situation: Situation, _: _Material, __: random.Random) -> _Made | None:
     if situation.overlap < SUPPORTED or situation.personal or situation.content < 3:
+        return None
+    if not situation.may_be("entailment"):
         return None
     return _Made(situation.evidence, situation.reply)
 
@@ -288,6 +300,8 @@ def _spliced(situation: Situation, _: _Material, rng: random.Random) -> _Made | 
 def _human_unsupported(situation: Situation, _: _Material, __: random.Random) -> _Made | None:
     if not 0.1 <= situation.overlap < UNSUPPORTED or situation.content < 4:
         return None
+    if not situation.may_be("hallucination"):
+        return None
     return _Made(situation.evidence, situation.reply)
 
 
@@ -323,12 +337,16 @@ def _empty_reply(situation: Situation, _: _Material, __: random.Random) -> _Made
     """A human reply with hardly a content word."""
     if not words(situation.reply) or situation.content > 4 or situation.overlap > 0.25:
         return None
+    if not situation.may_be("generic"):
+        return None
     return _Made(situation.evidence, situation.reply)
 
 
 def _personal_reply(situation: Situation, _: _Material, __: random.Random) -> _Made | None:
     """A human reply about oneself that says nothing of the evidence."""
     if not situation.personal or situation.overlap > 0.25 or situation.content > 8:
+        return None
+    if not situation.may_be("generic"):
         return None
     return _Made(situation.evidence, situation.reply)
 

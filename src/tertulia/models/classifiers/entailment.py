@@ -1,13 +1,17 @@
-"""Natural language inference: whether a premise entails or contradicts a hypothesis, by any Hugging Face classifier.
+"""Natural language inference: whether a premise entails or contradicts a hypothesis.
 
-Such classifiers agree on three classes and on nothing else: order and spelling differ ("ENTAILMENT",
-"entailed", "contradiction", "Contradict"). The labels are recognised by how they begin.
+By a classifier of one's own (recipe `entailment`) or any Hugging Face classifier. The latter agree on three classes and
+on nothing else: order and spelling differ ("ENTAILMENT", "entailed", "contradiction", "Contradict"). The labels are
+recognised by how they begin.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
+from tertulia.artefacts.manifest import is_complete
 from tertulia.core.errors import UsageError
+from tertulia.models.classifiers.pair_classifier import PairClassifier
 from tertulia.models.classifiers.text_classifier import TextClassifier
 
 _BEGINNINGS = {"entailment": "entail", "neutral": "neutral", "contradiction": "contradict"}
@@ -21,12 +25,29 @@ class EntailmentProbabilities(NamedTuple):
     contradiction: float
 
 
-class EntailmentClassifier:
-    """A text classifier with the three classes of natural language inference."""
+class PairLabeller(Protocol):
+    """What labels pairs of texts: a `TextClassifier` or a `PairClassifier`."""
 
-    def __init__(self, classifier: TextClassifier) -> None:
+    name: str
+    labels: tuple[str, ...]
+
+    def probabilities(self, texts: Sequence[str], second: Sequence[str] | None = None) -> list[dict[str, float]]:
+        """The probability of every label for each pair."""
+        ...
+
+
+class EntailmentClassifier:
+    """A classifier with the three classes of natural language inference."""
+
+    def __init__(self, classifier: PairLabeller) -> None:
         self.classifier = classifier
         self.labels = entailment_labels(classifier.labels, classifier.name)
+
+    @classmethod
+    def load(cls, name: str) -> "EntailmentClassifier":
+        """From the run folder of the recipe `entailment`, or a Hugging Face classifier by folder or hub name."""
+        folder = Path(name)
+        return cls(PairClassifier.load(folder) if is_complete(folder) else TextClassifier.load(name))
 
     def probabilities(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[EntailmentProbabilities]:
         """For each pair the probabilities of the three classes; equal pairs are classified once."""

