@@ -92,11 +92,12 @@ class LabelDraws:
         """Macro-F1's interval from those of its labels, as if these were independent (Zou and Donner 2008).
 
         Of a label with a handful of cases, resamples know too little, and the bootstrap alone covers too seldom; with
-        the wider of both ends it does not (`benchmarks/label_intervals.py`).
+        the wider of both ends it does not (`benchmarks/label_intervals.py`). A label that is never predicted counts as
+        one that the classifier does not have: its F1 is 0 for certain.
         """
         codes, (predicted, true) = self._codes[part], self._rows[part].T
         below, above, labels = 0.0, 0.0, np.unique(self._rows[part])
-        for label in labels:
+        for label in np.unique(predicted):
             both, either = ((true == label) & (predicted == label)), ((true == label) | (predicted == label))
             counts = np.stack([both, either], axis=1).astype(np.float64)
             share = both.sum() / either.sum()
