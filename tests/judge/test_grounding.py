@@ -420,6 +420,14 @@ def test_an_export_of_another_study_is_refused(tmp_path: Path) -> None:
         run_grounding(GroundingConfig(files=(str(file),)))
 
 
+def test_a_damaged_line_of_an_export_is_named(tmp_path: Path) -> None:
+    (_, file, _), _ = study_exports(tmp_path)
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([*lines[:4], lines[4][:50], *lines[5:]]))
+    with pytest.raises(DataError, match=r"export\.jsonl, line 5: not JSON"):
+        run_grounding(GroundingConfig(files=(str(file),)))
+
+
 def test_published_rows_are_those_of_the_paper() -> None:
     rows = {name: row for name, row in PUBLISHED.items() if ("five labels", "test") in row}
     best = max(rows, key=lambda name: rows[name]["five labels", "test"][0])
