@@ -7,7 +7,7 @@ drawn whole; p-values are of a t test with the standard error of the jackknife o
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Final
 
 import numpy as np
 from scipy import special
@@ -22,14 +22,16 @@ from tertulia.metrics.intervals import (
     share_interval,
     wilson_interval,
 )
+from tertulia.metrics.metric import Reduction
 
-SetReduction = Literal["macro-f1", "auc"]
+SET_REDUCTIONS: Final[tuple[Reduction, ...]] = ("macro-f1", "auc")
+"""Reductions to figures of a whole set."""
 
 
 class LabelDraws:
     """The figures of several parts when clusters are drawn with replacement, the same ones for all parts."""
 
-    def __init__(self, parts: Sequence[tuple[Sequence[str], Floats]], reduction: SetReduction) -> None:
+    def __init__(self, parts: Sequence[tuple[Sequence[str], Floats]], reduction: Reduction) -> None:
         """Each part: the cluster of each verdict, and rows of (value, weight); those without a value are left out."""
         self._reduction = reduction
         known = [~np.isnan(rows[:, 0]) for _, rows in parts]
