@@ -219,7 +219,7 @@ def test_paper_has_everything_but_the_controls(opened: Any) -> None:
 
 
 def test_a_report_on_grounding_leads_from_a_figure_to_its_responses(chromium: Browser, tmp_path: Path) -> None:
-    run = run_grounding(GroundingConfig(files=("sample",), threshold=0.6))
+    run = run_grounding(GroundingConfig(files=("sample",), classifiers=("overlap",), threshold=0.6))
     file = tmp_path / "report.html"
     report_run(identified(run)).save_html(file)
     with chromium.new_context(reduced_motion="reduce") as context:

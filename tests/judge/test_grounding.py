@@ -155,6 +155,10 @@ def test_labels_of_the_second_release_say_only_what_is_attributable(tmp_path: Pa
     wrong = next(table for table in run.details["tables"] if table["title"] == "What questions gets wrong")
     assert {row[0] for row in wrong["rows"]} == {"Not fully attributable", "Generic"}
     assert any("only say whether" in note for note in run.notes)
+    cross = next(
+        table for table in run.details["tables"] if table["title"].startswith("Which of five labels questions")
+    )
+    assert cross["rows"] == [[label, "4", "0", "0", "0", "0"] for label in labels[:3]]
 
 
 def test_an_unknown_label_is_an_error_with_file_and_line(tmp_path: Path) -> None:
