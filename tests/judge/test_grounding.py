@@ -155,6 +155,10 @@ def test_labels_of_the_second_release_say_only_what_is_attributable(tmp_path: Pa
     wrong = next(table for table in run.details["tables"] if table["title"] == "What questions gets wrong")
     assert {row[0] for row in wrong["rows"]} == {"Not fully attributable", "Generic"}
     assert any("only say whether" in note for note in run.notes)
+    cross = next(
+        table for table in run.details["tables"] if table["title"].startswith("Which of five labels questions")
+    )
+    assert cross["rows"] == [[label, "4", "0", "0", "0", "0"] for label in labels[:3]]
 
 
 def test_an_unknown_label_is_an_error_with_file_and_line(tmp_path: Path) -> None:
@@ -417,6 +421,14 @@ def test_an_export_of_another_study_is_refused(tmp_path: Path) -> None:
         run_grounding(GroundingConfig(files=(str(file),)))
     file.write_text(text.getvalue().replace("5.0", ""))
     with pytest.raises(DataError, match="is no number"):
+        run_grounding(GroundingConfig(files=(str(file),)))
+
+
+def test_a_damaged_line_of_an_export_is_named(tmp_path: Path) -> None:
+    (_, file, _), _ = study_exports(tmp_path)
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([*lines[:4], lines[4][:50], *lines[5:]]))
+    with pytest.raises(DataError, match=r"export\.jsonl, line 5: not JSON"):
         run_grounding(GroundingConfig(files=(str(file),)))
 
 

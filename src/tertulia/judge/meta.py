@@ -245,7 +245,7 @@ def values_by_metric(run: JudgedRun) -> dict[tuple[str, str], dict[tuple[str, st
     values: dict[tuple[str, str], dict[tuple[str, str], float]] = {}
     for score in run.scores:
         info = run.metrics[score.metric]
-        if info.unit == "rating" or info.reduction == "pooled":
+        if info.unit == "rating" or info.reduction in ("pooled", "macro-f1", "auc"):
             continue
         weights = score.weights or (1.0,) * len(score.units)
         for unit, value, weight in zip(score.units, score.values, weights, strict=True):

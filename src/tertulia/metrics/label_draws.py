@@ -7,7 +7,7 @@ drawn whole; p-values are of a t test with the standard error of the jackknife o
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Final
 
 import numpy as np
 from scipy import special
@@ -22,14 +22,16 @@ from tertulia.metrics.intervals import (
     share_interval,
     wilson_interval,
 )
+from tertulia.metrics.metric import Reduction
 
-SetReduction = Literal["macro-f1", "auc"]
+SET_REDUCTIONS: Final[tuple[Reduction, ...]] = ("macro-f1", "auc")
+"""Reductions to figures of a whole set."""
 
 
 class LabelDraws:
     """The figures of several parts when clusters are drawn with replacement, the same ones for all parts."""
 
-    def __init__(self, parts: Sequence[tuple[Sequence[str], Floats]], reduction: SetReduction) -> None:
+    def __init__(self, parts: Sequence[tuple[Sequence[str], Floats]], reduction: Reduction) -> None:
         """Each part: the cluster of each verdict, and rows of (value, weight); those without a value are left out."""
         self._reduction = reduction
         known = [~np.isnan(rows[:, 0]) for _, rows in parts]
@@ -46,7 +48,7 @@ class LabelDraws:
     def intervals(self, *, level: float, resamples: int, seed: int) -> list[tuple[float, float, float]]:
         """The figure of each part with the ends of its percentile interval, which does not collapse at 0 and 1."""
         values, sampled = self.figures(resamples, seed)
-        ends_of_parts = []
+        figures = []
         for part, value in enumerate(values.tolist()):
             low, high = percentile_interval(sampled[:, part], level)
             if self._reduction == "macro-f1" and not math.isnan(value):
@@ -54,8 +56,8 @@ class LabelDraws:
                 low, high = min(low, ends[0]), max(high, ends[1])
             elif value in (0.0, 1.0):
                 low, high = self._edge(part, value, level)
-            ends_of_parts.append((value, low, high))
-        return ends_of_parts
+            figures.append((value, low, high))
+        return figures
 
     def figures(self, resamples: int, seed: int) -> tuple[Floats, Floats]:
         """The figure of each part, and its figures in resamples (resamples, parts)."""
@@ -92,11 +94,12 @@ class LabelDraws:
         """Macro-F1's interval from those of its labels, as if these were independent (Zou and Donner 2008).
 
         Of a label with a handful of cases, resamples know too little, and the bootstrap alone covers too seldom; with
-        the wider of both ends it does not (`benchmarks/label_intervals.py`).
+        the wider of both ends it does not (`benchmarks/label_intervals.py`). A label that is never predicted counts as
+        one that the classifier does not have: its F1 is 0 for certain.
         """
         codes, (predicted, true) = self._codes[part], self._rows[part].T
         below, above, labels = 0.0, 0.0, np.unique(self._rows[part])
-        for label in labels:
+        for label in np.unique(predicted):
             both, either = ((true == label) & (predicted == label)), ((true == label) | (predicted == label))
             counts = np.stack([both, either], axis=1).astype(np.float64)
             share = both.sum() / either.sum()

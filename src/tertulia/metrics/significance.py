@@ -42,7 +42,7 @@ from tertulia.metrics.intervals import (
     t_interval,
     wilson_interval,
 )
-from tertulia.metrics.label_draws import LabelDraws
+from tertulia.metrics.label_draws import SET_REDUCTIONS, LabelDraws
 from tertulia.metrics.metric import MetricInfo
 
 
@@ -117,15 +117,14 @@ def by_group(
     """For each score the figure of each group of units, such as replies by length of context, from the same draws.
 
     `groups` maps unit ids to groups, in whose order of appearance the figures come; groups without a unit are left out.
-    Pooled metrics have none: what a unit adds to them depends on the units of other groups before it. Nor have figures
-    of labelled sets.
+    Pooled metrics and figures of labelled sets have none: what a unit adds depends on the units of other groups.
     """
     names = list(dict.fromkeys(groups.values()))
     keys: list[tuple[int, str]] = []
     parts: list[_Part] = []
     for i, score in enumerate(scores):
         info = metrics[score.metric]
-        if info.reduction in ("pooled", "macro-f1", "auc"):
+        if info.reduction in ("pooled", *SET_REDUCTIONS):
             continue
         column, group_of = _columns(score, info), np.array([groups.get(unit, "") for unit in score.units])
         for name in names:
@@ -371,13 +370,13 @@ def _reduce(parts: Sequence[_Part], *, level: float, resamples: int, seed: int) 
 
 def _family(metric: MetricInfo) -> str:
     """How a metric gets its interval: by sums of draws, as a share, or as a figure of a labelled set."""
-    return {"share": "share", "f1": "share", "macro-f1": "macro-f1", "auc": "auc"}.get(metric.reduction, "sums")
+    if metric.reduction in ("share", "f1"):
+        return "share"
+    return metric.reduction if metric.reduction in SET_REDUCTIONS else "sums"
 
 
 def _share_estimate(part: _Part, level: float) -> Estimate:
     n = _n(part.rows, part.metric)
-    if n == 0:
-        return Estimate(math.nan, n=0, level=level)
     ends = share_interval(part.rows, cluster_codes(part.clusters)[0], level=level)
     low, high = (float(_figure(np.array([end, 1.0]), part.metric)) for end in ends)
     return Estimate(float(_figure(part.rows.sum(axis=0), part.metric)), low, high, n=n, level=level)
@@ -385,17 +384,13 @@ def _share_estimate(part: _Part, level: float) -> Estimate:
 
 def _set_estimates(parts: Sequence[_Part], *, level: float, resamples: int, seed: int) -> list[Estimate]:
     """Of macro-F1 or of ROC-AUC."""
-    draws = _label_draws([(part.clusters, part.rows) for part in parts], parts[0].metric)
+    draws = LabelDraws([(part.clusters, part.rows) for part in parts], parts[0].metric.reduction)
     figures = draws.intervals(level=level, resamples=resamples, seed=seed)
     return [Estimate(*f, n=_n(part.rows, part.metric), level=level) for f, part in zip(figures, parts, strict=True)]
 
 
-def _label_draws(parts: Sequence[tuple[Sequence[str], Floats]], metric: MetricInfo) -> LabelDraws:
-    return LabelDraws(parts, "auc" if metric.reduction == "auc" else "macro-f1")
-
-
 def _draws(parts: Sequence[tuple[Sequence[str], Floats]], metric: MetricInfo) -> QuotientDraws | LabelDraws:
-    return _label_draws(parts, metric) if metric.reduction in ("macro-f1", "auc") else QuotientDraws(parts)
+    return LabelDraws(parts, metric.reduction) if _family(metric) in SET_REDUCTIONS else QuotientDraws(parts)
 
 
 def _columns(score: Score, metric: MetricInfo) -> Floats:
@@ -407,7 +402,7 @@ def _columns(score: Score, metric: MetricInfo) -> Floats:
     if metric.reduction != "mean" and score.units and not score.weights:
         raise ValueError(f"the metric {metric.name!r} is reduced by {metric.reduction}, but its score has no weights")
     weights = np.ones(len(values)) if metric.reduction == "mean" else np.asarray(score.weights, dtype=np.float64)
-    if metric.reduction in ("macro-f1", "auc"):
+    if metric.reduction in SET_REDUCTIONS:
         return np.stack([values, weights], axis=1)
     missing = np.isnan(values)
     return np.stack([np.where(missing, 0.0, values), np.where(missing, 0.0, weights)], axis=1)
@@ -415,7 +410,7 @@ def _columns(score: Score, metric: MetricInfo) -> Floats:
 
 def _n(column: Floats, metric: MetricInfo) -> int:
     """Units with a value; of a pooled metric, what was pooled (n-grams, for distinct-n)."""
-    if metric.reduction in ("macro-f1", "auc"):
+    if metric.reduction in SET_REDUCTIONS:
         return int((~np.isnan(column[:, 0])).sum())
     return round(float(column[:, 1].sum())) if metric.reduction == "pooled" else int((column[:, 1] != 0).sum())
 

@@ -47,7 +47,7 @@ def is_export(path: Path) -> bool:
         if path.suffix in (".csv", ".jsonl"):
             first = next(_rows(path), None)
             return first is not None and first.keys() >= COLUMNS
-    except (OSError, ValueError, csv.Error, pa.ArrowException):
+    except (OSError, DataError, csv.Error, pa.ArrowException):
         return False
     return False
 
@@ -95,10 +95,17 @@ def _rows(path: Path) -> Iterator[dict[str, Json]]:
             return
         for number, line in enumerate(file, 1):
             if line.strip():
-                value = json.loads(line)
-                if not isinstance(value, dict):
-                    raise DataError(f"{path}, line {number}: expected an object.", hint=_HINT)
-                yield value
+                yield _object(line, f"{path}, line {number}")
+
+
+def _object(line: str, where: str) -> dict[str, Json]:
+    try:
+        value = json.loads(line)
+    except ValueError as error:
+        raise DataError(f"{where}: not JSON ({error}).", hint=_HINT) from None
+    if not isinstance(value, dict):
+        raise DataError(f"{where}: expected an object.", hint=_HINT)
+    return value
 
 
 def _cell(text: str | None) -> str:

@@ -223,7 +223,7 @@ def evidence_of(dialogue: Dialogue, turns: Sequence[Turn]) -> str:
     chosen = [passage for passage in dialogue.evidence if passage.id and passage.id in named]
     retrieved = [passage for turn in turns for passage in turn.meta.get("evidence") or ()]
     texts = [passage.get("text", "") if isinstance(passage, Mapping) else str(passage) for passage in retrieved]
-    return " ".join([*(passage.text for passage in chosen or dialogue.evidence), *texts])
+    return " ".join(dict.fromkeys([*(passage.text for passage in chosen or dialogue.evidence), *texts]))
 
 
 def people_set(labels: Sequence[PersonLabel]) -> LabelledSet:

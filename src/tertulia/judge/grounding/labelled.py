@@ -4,6 +4,7 @@ Word overlap and the most frequent label are always among the subjects, and ever
 is middling: a classifier is only interesting if it beats overlap, and only there does it have a chance to.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tertulia.core.dialogue import Json
@@ -71,6 +72,7 @@ def run_labelled(given: LabelledSet, config: GroundingConfig, progress: Progress
     ]
     compared = [setting_name(way, band) for band in bands for way in ways]
     tables: list[dict[str, Json]] = [agreement_table(given, subjects)] if given.people else []
+    tables += [] if given.five else [_cross_table(one, responses) for one in subjects if one.probabilities]
     tables += error_tables(_explained(subjects, loaded), responses, shares, count=config.examples)
     return JudgedRun(
         verb="grounding",
@@ -88,6 +90,7 @@ def run_labelled(given: LabelledSet, config: GroundingConfig, progress: Progress
             "compared": {"settings": compared, "subjects": [one.subject.name for one in subjects[2:]]},
             "published": PUBLISHED_SIZES.get(len(responses), "test") if given.readers == {BEGIN_V1} else None,
             "threshold": threshold,
+            "intervals": "over passages",
             "tables": tables,
         },
     )
@@ -149,6 +152,15 @@ def way_scores(
         binary = [ClassVerdict(one.true == k, one.predicted == k) for one in verdicts]
         for metric in (metrics.PRECISION, metrics.RECALL, metrics.F1):
             yield metric.score(binary, setting=setting_name(way, band, label), **own)  # type: ignore[arg-type]
+
+
+def _cross_table(subject: LabelPredictions, responses: Sequence[LabelledResponse]) -> dict[str, Json]:
+    """Which of the five labels a classifier gives to responses whose own labels are others."""
+    counts = Counter(zip((one.written for one in responses), subject.labels[FIVE.name], strict=True))
+    written = list(dict.fromkeys(one.written for one in responses))
+    rows = [[label, *(str(counts[label, k]) for k in range(len(LABELS)))] for label in written]
+    title = f"Which of five labels {subject.subject.name} gives to which of the file's"
+    return {"title": title, "head": ["label in the file", *LABELS], "rows": rows, "notes": []}
 
 
 def _explained(

@@ -62,7 +62,7 @@ def run_replies(given: GroundedReplies, config: GroundingConfig, progress: Progr
         scores=tuple(scores),
         metrics={metric.name: metric.info for metric in METRICS},
         items=tuple(_items(replies, verdicts, overlap_shares(inputs))),
-        notes=tuple(_notes(given)),
+        notes=(*_notes(given), f"Classifiers: {'; '.join(_described(one.subject) for one in loaded)}."),
         details=details,
     )
 
@@ -142,6 +142,17 @@ def _difference_tables(
     head = ["subject", "classifier", f"attributable, minus {first}", f"alpha with {first}", "replies"]
     note = "Differences of shares on the same replies, and Krippendorff's alpha of the five labels (nominal)."
     return [{"title": f"Classifiers compared with {first}", "head": head, "rows": rows, "notes": [note]}]
+
+
+def _described(classifier: Subject) -> str:
+    """A classifier with what identifies it.
+
+    >>> _described(Subject("best", "runs/best", "grounding run best", "f00d"))
+    'best (runs/best, grounding run best, f00d)'
+    """
+    known = dict.fromkeys(part for part in (classifier.spec, classifier.kind, classifier.fingerprint) if part)
+    parts = [part for part in known if part != classifier.name]
+    return f"{classifier.name} ({', '.join(parts)})" if parts else classifier.name
 
 
 def _notes(given: GroundedReplies) -> Iterator[str]:

@@ -162,8 +162,8 @@ def saved_confusion(run: JudgedRun, subject: str, setting: str, labels: Sequence
 def _cells(run: JudgedRun, figures: Figures) -> Cells:
     """Every figure with its place among the best; in HTML it leads to its units."""
     scores = scores_of(run)
-    standing = standings(scores, figures)
-    return {one.key: FigureCell(figures[one.key], standing.get(one.key, ""), i) for i, one in enumerate(scores)}
+    badges = standings(scores, figures)
+    return {one.key: FigureCell(figures[one.key], badges.get(one.key, ""), i) for i, one in enumerate(scores)}
 
 
 def _setting(way: str, band: str) -> str:
