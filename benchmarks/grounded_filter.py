@@ -33,7 +33,7 @@ from tertulia.metrics.significance import bootstrap_means
 from tertulia.models.classifiers.grounding import load_grounding
 from tertulia.models.classifiers.grounding_features import grounding_features
 from tertulia.talk.filters.base import apply_filters, choose, make_filters
-from tertulia.talk.filters.grounded import Grounded
+from tertulia.talk.filters.grounded import GroundedFilter
 from tertulia.talk.spec import make_bot
 
 BOOSTED = "boosted"
@@ -121,7 +121,7 @@ def draw(asks: Sequence[Ask], bot_spec: str, cache: Path | None) -> list[Drawn]:
     return drawn
 
 
-def choose_both(one: Drawn, grounded: Grounded) -> Pair:
+def choose_both(one: Drawn, grounded: GroundedFilter) -> Pair:
     """Choose with the form filters alone, and with the grounding filter as well."""
     form = make_filters(FORM)
     plain = choose(apply_filters(form, one.ask, one.candidates), fallback="").candidate_index
@@ -161,7 +161,7 @@ def main() -> None:
     drawn = draw(asks, f"{given.bot}&samples={given.samples}", given.cache)
     # Candidates that were cut off at the maximum length are as good as others here.
     drawn = [one._replace(candidates=[replace(c, dropped=None) for c in one.candidates]) for one in drawn]
-    grounded = Grounded(classifier=given.filter)
+    grounded = GroundedFilter(classifier=given.filter)
     pairs = [choose_both(one, grounded) for one in drawn]
     judges: dict[str, GroundingClassifier] = {given.filter: load_grounding(given.filter)}
     if given.judge == BOOSTED:

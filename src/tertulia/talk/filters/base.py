@@ -33,7 +33,9 @@ FILTERS.add("too-long", f"{_RULES}:TooLong", "drops replies that are too long fo
 FILTERS.add("cross-turn", f"{_RULES}:CrossTurn", "drops replies that repeat an earlier turn")
 FILTERS.add("in-turn", f"{_RULES}:InTurn", "drops replies that repeat themselves")
 FILTERS.add("safety", f"{_SAFETY}:Safety", "drops slurs, threats and encouragement of self-harm")
-FILTERS.add("grounded", "tertulia.talk.filters.grounded:Grounded", "drops replies that the evidence does not support")
+FILTERS.add(
+    "grounded", "tertulia.talk.filters.grounded:GroundedFilter", "drops replies that the evidence does not support"
+)
 
 
 class Filter(Protocol):
