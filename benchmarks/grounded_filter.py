@@ -5,7 +5,7 @@
 For each context (a turn of CMU-DoG, valid, with the section of the document that was open) sample-and-rank draws
 candidates once. The reply with the filter and the one without are chosen from the same candidates, so the comparison is
 paired. A reply is ungrounded if its label is neither entailment nor generic. It is judged by the classifier that
-filters, which flatters the filter, and by another one: `lexical`, gradient boosting on lexical features, learned here
+filters, which flatters the filter, and by another one: `boosted`, gradient boosting on lexical features, learned here
 from silver data of CMU-DoG's train split, or any classifier by name. The cost is log-likelihood per token, and time.
 Intervals: 95 %, by bootstrap over dialogues. A stopped run resumes from --cache.
 """
@@ -33,19 +33,19 @@ from tertulia.metrics.significance import bootstrap_means
 from tertulia.models.classifiers.grounding import load_grounding
 from tertulia.models.classifiers.grounding_features import grounding_features
 from tertulia.talk.filters.base import apply_filters, choose, make_filters
-from tertulia.talk.filters.grounded import Grounded
+from tertulia.talk.filters.grounded import GroundedFilter
 from tertulia.talk.spec import make_bot
 
-LEXICAL = "lexical"
+BOOSTED = "boosted"
 FORM = "empty,too-long,cross-turn,in-turn,safety"
 MIN_CONTEXT, MAX_CONTEXT = 2, 6
 """Turns before a reply, and how many of them the bot reads."""
 
 
-class Lexical:
+class Boosted:
     """Gradient boosting on lexical features, learned from silver data."""
 
-    name = LEXICAL
+    name = BOOSTED
 
     def __init__(self, dialogues: Sequence[Dialogue], per_label: int, seed: int) -> None:
         silver = silver_exchanges(dialogues, SilverConfig(per_label=per_label, seed=seed))
@@ -121,7 +121,7 @@ def draw(asks: Sequence[Ask], bot_spec: str, cache: Path | None) -> list[Drawn]:
     return drawn
 
 
-def choose_both(one: Drawn, grounded: Grounded) -> Pair:
+def choose_both(one: Drawn, grounded: GroundedFilter) -> Pair:
     """Choose with the form filters alone, and with the grounding filter as well."""
     form = make_filters(FORM)
     plain = choose(apply_filters(form, one.ask, one.candidates), fallback="").candidate_index
@@ -151,7 +151,7 @@ def main() -> None:
     parser.add_argument("--contexts", type=int, default=200)
     parser.add_argument("--samples", type=int, default=10)
     parser.add_argument("--filter", default="overlap", help="the classifier that filters")
-    parser.add_argument("--judge", default=LEXICAL, help="another classifier, which judges")
+    parser.add_argument("--judge", default=BOOSTED, help="another classifier, which judges")
     parser.add_argument("--cache", type=Path, help="where drawn candidates are kept, to resume from")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="10 contexts, and less silver data")
@@ -161,12 +161,12 @@ def main() -> None:
     drawn = draw(asks, f"{given.bot}&samples={given.samples}", given.cache)
     # Candidates that were cut off at the maximum length are as good as others here.
     drawn = [one._replace(candidates=[replace(c, dropped=None) for c in one.candidates]) for one in drawn]
-    grounded = Grounded(classifier=given.filter)
+    grounded = GroundedFilter(classifier=given.filter)
     pairs = [choose_both(one, grounded) for one in drawn]
     judges: dict[str, GroundingClassifier] = {given.filter: load_grounding(given.filter)}
-    if given.judge == LEXICAL:
+    if given.judge == BOOSTED:
         train = list(islice(load_dialogues(given.data, split="train"), 60 if given.quick else 600))
-        judges[LEXICAL] = Lexical(train, 100 if given.quick else 2000, given.seed)
+        judges[BOOSTED] = Boosted(train, 100 if given.quick else 2000, given.seed)
     else:
         judges[given.judge] = load_grounding(given.judge)
     report(given, drawn, pairs, judges)

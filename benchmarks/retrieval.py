@@ -52,8 +52,8 @@ def queries(data: Path, count: int, seed: int) -> list[tuple[str, tuple[Turn, ..
     chosen = []
     for dialogue in load_dialogues(data, split="valid"):
         rng = random.Random(f"{seed} {dialogue.id}")
-        positions = [i for i in range(MIN_CONTEXT, len(dialogue.turns)) if _section(dialogue, i)]
-        for i in rng.sample(positions, min(3, len(positions))):
+        indices = [i for i in range(MIN_CONTEXT, len(dialogue.turns)) if _section(dialogue, i)]
+        for i in rng.sample(indices, min(3, len(indices))):
             chosen.append((dialogue.id, dialogue.turns[i - 3 : i], _section(dialogue, i)))
     random.Random(seed).shuffle(chosen)
     return chosen[:count]

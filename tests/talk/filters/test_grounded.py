@@ -9,7 +9,7 @@ from tertulia.core.errors import ConfigError, UnknownName
 from tertulia.core.grounding import GroundingInput
 from tertulia.core.reply import Ask, Candidate
 from tertulia.talk.filters.base import apply_filters, choose, make_filters
-from tertulia.talk.filters.grounded import Grounded
+from tertulia.talk.filters.grounded import GroundedFilter
 
 PASSAGES = (Evidence("The club was founded in 1982 by two sisters."), Evidence("Its colours are red and blue."))
 ASK = Ask(Dialogue("d", (Turn("ana", "When was it founded?"),), evidence=PASSAGES), "bot")
@@ -29,8 +29,8 @@ class Scripted:
         return [self.rows[one.response] for one in inputs]
 
 
-def with_classifier(rows: dict[str, tuple[float, ...]], **options: object) -> tuple[Grounded, Scripted]:
-    made, scripted = Grounded(classifier="overlap", **options), Scripted(rows)  # type: ignore[arg-type]
+def with_classifier(rows: dict[str, tuple[float, ...]], **options: object) -> tuple[GroundedFilter, Scripted]:
+    made, scripted = GroundedFilter(classifier="overlap", **options), Scripted(rows)  # type: ignore[arg-type]
     made._classifier = scripted
     return made, scripted
 

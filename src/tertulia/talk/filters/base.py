@@ -34,7 +34,9 @@ FILTERS.add("cross-turn", f"{_RULES}:CrossTurn", "drops replies that repeat an e
 FILTERS.add("consistent", "tertulia.talk.filters.consistent:Consistent", "drops replies that contradict the persona")
 FILTERS.add("in-turn", f"{_RULES}:InTurn", "drops replies that repeat themselves")
 FILTERS.add("safety", f"{_SAFETY}:Safety", "drops slurs, threats and encouragement of self-harm")
-FILTERS.add("grounded", "tertulia.talk.filters.grounded:Grounded", "drops replies that the evidence does not support")
+FILTERS.add(
+    "grounded", "tertulia.talk.filters.grounded:GroundedFilter", "drops replies that the evidence does not support"
+)
 
 
 class Filter(Protocol):

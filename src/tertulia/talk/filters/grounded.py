@@ -21,14 +21,14 @@ MAX_QUOTED = 60
 """Characters of a candidate's words that a reason quotes."""
 
 
-class Grounded(Config):
+class GroundedFilter(Config):
     """Drops a candidate whose grounding label is not allowed.
 
     >>> from tertulia.core.dialogue import Dialogue, Evidence
     >>> ask = Ask(Dialogue("d", (), evidence=(Evidence("The club was founded in 1982."),)))
-    >>> Grounded(classifier="overlap")(ask, "It was founded by monks in 1985.")
+    >>> GroundedFilter(classifier="overlap")(ask, "It was founded by monks in 1985.")
     "hallucination: 'monks' and '1985' are not in the evidence"
-    >>> Grounded(classifier="overlap")(ask, "The club was founded in 1982.")
+    >>> GroundedFilter(classifier="overlap")(ask, "The club was founded in 1982.")
     """
 
     classifier: str = ""
