@@ -29,7 +29,7 @@ from sklearn.metrics import precision_recall_fscore_support
 from common import finish
 from tertulia import sample
 from tertulia.core.clauses import plain
-from tertulia.core.consistency import RELATIONS, ConsistencyClassifier, Utterance, consistency_verdicts
+from tertulia.core.consistency import RELATIONS, Claim, ConsistencyClassifier, consistency_verdicts
 from tertulia.core.dialogue import Dialogue, Persona, Turn
 from tertulia.core.fact_words import Fact, Kind
 from tertulia.core.facts import facts
@@ -124,31 +124,33 @@ def _question(fact: Fact, sentence: str, rng: random.Random) -> str | None:
     return how(sentence) if callable(how) else rng.choice(how)
 
 
-class Said(NamedTuple):
+class TimedReply(NamedTuple):
     """A reply and the seconds it took."""
 
     text: str
     seconds: float
 
 
-def answers(bot: Bot, questions: Sequence[Question]) -> tuple[list[Said], list[Reply]]:
+def answers(bot: Bot, questions: Sequence[Question]) -> tuple[list[TimedReply], list[Reply]]:
     """The bot's replies, one by one, so that seconds are those of a single reply."""
     replies = [bot.reply([replace(question.ask, seed=i)])[0] for i, question in enumerate(questions)]
-    return [Said(reply.text, reply.seconds) for reply in replies], replies
+    return [TimedReply(reply.text, reply.seconds) for reply in replies], replies
 
 
-def chosen_again(replies: Sequence[Reply], questions: Sequence[Question], filters: Sequence[Filter]) -> list[Said]:
+def chosen_again(
+    replies: Sequence[Reply], questions: Sequence[Question], filters: Sequence[Filter]
+) -> list[TimedReply]:
     """What a generative bot would have said with the filter: the choice among the same candidates."""
     chosen = []
     for question, reply in zip(questions, replies, strict=True):
         start = time.perf_counter()
         candidates = [replace(candidate, dropped=None) for candidate in reply.candidates]
         choice = choose(apply_filters(filters, question.ask, candidates), fallback=reply.text)
-        chosen.append(Said(choice.text, reply.seconds + time.perf_counter() - start))
+        chosen.append(TimedReply(choice.text, reply.seconds + time.perf_counter() - start))
     return chosen
 
 
-def all_answers(spec: str, questions: Sequence[Question], args: argparse.Namespace) -> dict[str, list[Said]]:
+def all_answers(spec: str, questions: Sequence[Question], args: argparse.Namespace) -> dict[str, list[TimedReply]]:
     """Replies without and with the filter; kept in the file of `--replies`, as generating them takes long."""
     key = f"{spec} {args.filter} {args.seed} {[question.text for question in questions[:20]]} {len(questions)}"
     kept = json.loads(args.replies.read_text()) if args.replies and args.replies.exists() else {}
@@ -162,7 +164,7 @@ def all_answers(spec: str, questions: Sequence[Question], args: argparse.Namespa
         kept[key] = {"off": off, "on": on}
         if args.replies:
             args.replies.write_text(json.dumps(kept))
-    return {state: [Said(*one) for one in given] for state, given in kept[key].items()}
+    return {state: [TimedReply(*one) for one in given] for state, given in kept[key].items()}
 
 
 def with_filter(spec: str, name: str) -> str:
@@ -216,14 +218,14 @@ def judge_classifiers(
 
 def judge_replies(
     name: str,
-    given: Sequence[Said],
+    given: Sequence[TimedReply],
     questions: Sequence[Question],
     judges: dict[str, ConsistencyClassifier],
     figures: dict[str, float],
 ) -> None:
     """A row of the table: shares that contradict and that speak from the persona, by every judge."""
     people = [" ".join(question.persona.sentences) for question in questions]
-    said = [Utterance(one.text, q.persona.sentences, q.text) for one, q in zip(given, questions, strict=True)]
+    said = [Claim(one.text, q.persona.sentences, q.text) for one, q in zip(given, questions, strict=True)]
     seconds = sum(one.seconds for one in given) / max(1, len(given))
     for judge_name, judge in judges.items():
         verdicts = consistency_verdicts(judge, said)

@@ -51,7 +51,7 @@ class ConsistencyClassifier(Protocol):
         ...
 
 
-class Utterance(NamedTuple):
+class Claim(NamedTuple):
     """What somebody says, and what it should be consistent with."""
 
     text: str
@@ -76,7 +76,7 @@ NEUTRAL = ConsistencyVerdict("neutral", 1.0)
 
 
 def consistency_verdicts(
-    classifier: ConsistencyClassifier, utterances: Sequence[Utterance], *, threshold: float = THRESHOLD
+    classifier: ConsistencyClassifier, utterances: Sequence[Claim], *, threshold: float = THRESHOLD
 ) -> list[ConsistencyVerdict]:
     """Compare every sentence with every premise, all in one batch."""
     pairs = [
@@ -108,9 +108,9 @@ def statements(text: str, question: str = "") -> list[str]:
     >>> statements("i am 24 , what about you ?")
     ['i am 24']
     """
-    found = [part for sentence in sentences(text)[:MAX_SENTENCES] if (part := _stated(sentence))]
-    answer = answer_statement(question, found[0]) if found and question else None
-    return [*found, *([answer] if answer else [])]
+    stated = [part for sentence in sentences(text)[:MAX_SENTENCES] if (part := _stated(sentence))]
+    answer = answer_statement(question, stated[0]) if stated and question else None
+    return [*stated, *([answer] if answer else [])]
 
 
 def _stated(sentence: str) -> str:

@@ -82,10 +82,10 @@ def terms() -> dict[Kind, dict[str, Term]]:
 
 
 @cache
-def places() -> dict[str, tuple[str, ...]]:
+def place_paths() -> dict[str, tuple[str, ...]]:
     """By name, the path from the country to the place: ("usa", "ohio", "cleveland").
 
-    >>> places()["cleveland"], places()["paris"]
+    >>> place_paths()["cleveland"], place_paths()["paris"]
     (('usa', 'ohio', 'cleveland'), ('france', 'paris'))
     """
     table: dict[str, tuple[str, ...]] = {}
@@ -136,13 +136,13 @@ def find_place(listed: list[str]) -> tuple[str, ...] | None:
     >>> find_place("a small house in cleveland ohio".split())
     ('usa', 'ohio', 'cleveland')
     """
-    table, found = places(), list[tuple[str, ...]]()
+    table, paths = place_paths(), list[tuple[str, ...]]()
     for size in (3, 2, 1):
         for start in range(len(listed) - size + 1):
             if (path := table.get(" ".join(listed[start : start + size]))) is not None:
-                found.append(path)
-        if found:
-            return max(found, key=len)
+                paths.append(path)
+        if paths:
+            return max(paths, key=len)
     return None
 
 

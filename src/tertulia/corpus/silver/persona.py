@@ -22,7 +22,7 @@ from tertulia.core.clauses import plain
 from tertulia.core.consistency import RELATIONS, Relation
 from tertulia.core.dialogue import Dialogue, Evidence, Exchange, Persona, Turn
 from tertulia.core.errors import DataError
-from tertulia.core.fact_words import NUMBERS, TENS, Fact, Kind, places, terms
+from tertulia.core.fact_words import NUMBERS, TENS, Fact, Kind, place_paths, terms
 from tertulia.core.facts import facts
 from tertulia.core.progress import Progress, Silent
 from tertulia.corpus.silver.generate import SilverConfig
@@ -272,7 +272,7 @@ def _other_place(one: PersonaSentence, _: _Material, rng: random.Random) -> str 
     path = tuple(fact.value.split("/"))
     level = 2 if path[0] == "usa" and len(path) > 1 else 1
     other = rng.choice(
-        sorted({" ".join(p[-1:]) for p in places().values() if len(p) >= level and p[:level] != path[:level]})
+        sorted({" ".join(p[-1:]) for p in place_paths().values() if len(p) >= level and p[:level] != path[:level]})
     )
     return as_turn(
         rng.choice((f"i live in {other}", f"i live in {other} with my family", f"i am living in {other}")), rng
@@ -369,7 +369,7 @@ def _relative(one: PersonaSentence, _: _Material, rng: random.Random) -> str | N
     if fact.kind == "job":
         job = rng.choice(sorted({t.value for t in terms()["job"].values() if not t.place and t.field != "none"}))
         return as_turn(f"my {whom} is {'an' if job[0] in 'aeiou' else 'a'} {job}", rng)
-    return as_turn(f"my {whom} lives in {rng.choice(sorted(places()))}", rng)
+    return as_turn(f"my {whom} lives in {rng.choice(sorted(place_paths()))}", rng)
 
 
 def _unreal(one: PersonaSentence, _: _Material, rng: random.Random) -> str | None:
@@ -382,7 +382,7 @@ def _unreal(one: PersonaSentence, _: _Material, rng: random.Random) -> str | Non
         article = "an" if job[0] in "aeiou" else "a"
         forms = (f"i used to be {article} {job}", f"as a kid i wanted to be {article} {job}")
         return as_turn(rng.choice(forms), rng)
-    place = rng.choice(sorted(places()))
+    place = rng.choice(sorted(place_paths()))
     return as_turn(rng.choice(("i would love to visit", "i grew up in", "i used to live in")) + f" {place}", rng)
 
 
