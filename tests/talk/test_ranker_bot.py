@@ -425,18 +425,3 @@ def test_a_symmetric_ranker_prefers_replies_to_similar_messages() -> None:
 
 def test_asymmetric_rankers_do_not_use_the_preceding_turn(ranker: Ranker) -> None:
     assert RankerBot(ranker, ReplyPool.of(DIALOGUES, ranker)).follow == 0
-
-
-def test_filters_see_more_candidates_than_are_listed(ranker: Ranker) -> None:
-    said = [*(f"I love my boat on the sea {word}" for word in words("one two three four five six")), "tea with milk"]
-    dialogues = [Dialogue(text, (Turn("a", "hello, do you like boats"), Turn("b", text))) for text in said]
-    pool = ReplyPool.of(dialogues, ranker)
-    request = ask("do you like boats on the sea", own="I hate my boat.")
-    plain = RankerBot(ranker, pool, RankerOptions(candidates=2))
-    assert "boat" in one(plain, request).text
-    filtered = one(RankerBot(ranker, pool, RankerOptions(candidates=2, filters="consistent")), request)
-    assert "love my boat" not in filtered.text
-    assert len(filtered.candidates) == 3
-    assert [str(c.dropped).partition(":")[0] for c in filtered.candidates[:2]] == ["contradicts 'I hate my boat.'"] * 2
-    with pytest.raises(UnknownName, match="no filter called"):
-        RankerBot(ranker, pool, RankerOptions(filters="consistant"))
