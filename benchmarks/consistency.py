@@ -29,7 +29,7 @@ from sklearn.metrics import precision_recall_fscore_support
 from common import finish
 from tertulia import sample
 from tertulia.core.clauses import plain
-from tertulia.core.consistency import RELATIONS, ConsistencyClassifier, Utterance, consistency_verdicts
+from tertulia.core.consistency import RELATIONS, Claim, ConsistencyClassifier, consistency_verdicts
 from tertulia.core.dialogue import Dialogue, Persona, Turn
 from tertulia.core.fact_words import Fact, Kind
 from tertulia.core.facts import facts
@@ -225,7 +225,7 @@ def judge_replies(
 ) -> None:
     """A row of the table: shares that contradict and that speak from the persona, by every judge."""
     people = [" ".join(question.persona.sentences) for question in questions]
-    said = [Utterance(one.text, q.persona.sentences, q.text) for one, q in zip(given, questions, strict=True)]
+    said = [Claim(one.text, q.persona.sentences, q.text) for one, q in zip(given, questions, strict=True)]
     seconds = sum(one.seconds for one in given) / max(1, len(given))
     for judge_name, judge in judges.items():
         verdicts = consistency_verdicts(judge, said)

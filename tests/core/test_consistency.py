@@ -6,7 +6,7 @@ import pytest
 
 from tertulia.core.consistency import (
     NEUTRAL,
-    ConsistencyInput,
+    Claim,
     RelationProbabilities,
     answer_statement,
     asked_kinds,
@@ -29,11 +29,7 @@ class Table:
 
 def test_the_worst_sentence_decides_and_all_utterances_are_one_batch() -> None:
     table = Table({("p", "One."): (0.9, 0.1, 0.0), ("q", "Two."): (0.1, 0.2, 0.7), ("q", "Three."): (0.4, 0.3, 0.3)})
-    said = [
-        ConsistencyInput("One. Two.", ("p", "q")),
-        ConsistencyInput("One.", ("p", "q")),
-        ConsistencyInput("Three.", ("q",)),
-    ]
+    said = [Claim("One. Two.", ("p", "q")), Claim("One.", ("p", "q")), Claim("Three.", ("q",))]
     first, second, third = consistency_verdicts(table, said)
     assert first == ("contradiction", 0.7, "q", "Two.")
     assert second == ("entailment", 0.9, "p", "One.")
@@ -45,10 +41,7 @@ def test_the_worst_sentence_decides_and_all_utterances_are_one_batch() -> None:
 def test_nothing_to_compare_is_neutral() -> None:
     table = Table({})
     assert (
-        consistency_verdicts(
-            table, [ConsistencyInput("Hi.", ()), ConsistencyInput("And you?", ("p",)), ConsistencyInput("", ("p",))]
-        )
-        == [NEUTRAL] * 3
+        consistency_verdicts(table, [Claim("Hi.", ()), Claim("And you?", ("p",)), Claim("", ("p",))]) == [NEUTRAL] * 3
     )
     assert table.calls == 0
 

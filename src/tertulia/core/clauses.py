@@ -62,13 +62,13 @@ def clauses(text: str) -> list[str]:
     >>> clauses("I'm a nurse, and you? My dog is old but i love him.")
     ['i am a nurse', 'my dog is old', 'i love him']
     """
-    listed = []
+    stated = []
     for match in _SENTENCE.finditer(plain(text)):
         parts = _CLAUSE.split(sentence := match.group())
         for part in parts[:-1] if sentence.rstrip().endswith("?") else parts:
             if cleaned := " ".join(_WORD.findall(part)):
-                listed.append(cleaned)
-    return listed
+                stated.append(cleaned)
+    return stated
 
 
 def is_negated(text: str) -> bool:

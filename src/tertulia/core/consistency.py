@@ -17,8 +17,8 @@ Relation = Literal["entailment", "neutral", "contradiction"]
 RELATIONS: tuple[Relation, ...] = get_args(Relation)
 THRESHOLD = 0.5
 """The probability from which a pair counts as contradicting, or as entailed."""
-MAX_SENTENCES = 20
-"""Sentences of a text that are compared."""
+MAX_SENTENCES, MAX_ANSWERS = 20, 2
+"""Sentences of a text that are compared, and those of them that may be answers: "I am in the States. LA."."""
 
 
 class RelationProbabilities(NamedTuple):
@@ -51,7 +51,7 @@ class ConsistencyClassifier(Protocol):
         ...
 
 
-class ConsistencyInput(NamedTuple):
+class Claim(NamedTuple):
     """What somebody says, and what it should be consistent with."""
 
     text: str
@@ -76,7 +76,7 @@ NEUTRAL = ConsistencyVerdict("neutral", 1.0)
 
 
 def consistency_verdicts(
-    classifier: ConsistencyClassifier, utterances: Sequence[ConsistencyInput], *, threshold: float = THRESHOLD
+    classifier: ConsistencyClassifier, utterances: Sequence[Claim], *, threshold: float = THRESHOLD
 ) -> list[ConsistencyVerdict]:
     """Compare every sentence with every premise, all in one batch."""
     pairs = [
@@ -108,9 +108,9 @@ def statements(text: str, question: str = "") -> list[str]:
     >>> statements("i am 24 , what about you ?")
     ['i am 24']
     """
-    parts = [part for sentence in sentences(text)[:MAX_SENTENCES] if (part := _stated(sentence))]
-    answer = answer_statement(question, parts[0]) if parts and question else None
-    return [*parts, *([answer] if answer else [])]
+    stated = [part for sentence in sentences(text)[:MAX_SENTENCES] if (part := _stated(sentence))]
+    answers = [answer_statement(question, part) for part in stated[:MAX_ANSWERS]] if question else []
+    return [*stated, *dict.fromkeys(answer for answer in answers if answer)]
 
 
 def _stated(sentence: str) -> str:
@@ -127,7 +127,9 @@ _NO = re.compile(
     rf"{_OPENING}(?:no|nope|nah|not (?:yet|really|at all|currently|right now|anymore)|never|none)\b"
     r"(?! (?:kids|children|pets|problem|worries|way|idea|doubt|matter))"
 )
-_ECHO = re.compile(rf"{_OPENING}i (?P<verb>do|am|have|can)(?P<no> not)?(?:,|$| (?:too|indeed|either|yet|actually)\b)")
+_ECHO = re.compile(
+    rf"{_OPENING}i (?P<verb>do|am|have|can)(?P<no> not)?(?:,|$| (?:too|indeed|either|yet|actually|but|and|because|though)\b)"
+)
 _VERB_OF = re.compile(r"\b(?P<verb>do|are|have|can) you\b")
 _DO = re.compile(r"\b(?:do|did) you (?:also |still |currently |really )?(?P<rest>(?!know|think|mean|want|do\b).*)")
 _BE = re.compile(

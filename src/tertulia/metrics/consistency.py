@@ -10,13 +10,7 @@ from functools import partial
 from statistics import fmean
 from typing import Literal
 
-from tertulia.core.consistency import (
-    ConsistencyClassifier,
-    ConsistencyInput,
-    Relation,
-    consistency_verdicts,
-    statements,
-)
+from tertulia.core.consistency import Claim, ConsistencyClassifier, Relation, consistency_verdicts, statements
 from tertulia.metrics.metric import ConversationExample, Metric, ReplyExample
 
 Source = Literal["persona", "own turns"]
@@ -26,7 +20,7 @@ MAX_PREMISES = 60
 """Own statements that a turn is compared with, the last ones."""
 
 
-def turn_utterances(example: ConversationExample, source: Source) -> list[ConsistencyInput]:
+def turn_utterances(example: ConversationExample, source: Source) -> list[Claim]:
     """The judged turns of a conversation that have premises, each with these and with the turn before it.
 
     >>> example = ConversationExample(("Do you have kids?", "Two boys.", "Nice!", "No kids."), (False, True) * 2)
@@ -42,12 +36,12 @@ def turn_utterances(example: ConversationExample, source: Source) -> list[Consis
         said = own.setdefault(speaker, [])
         known = personas.get(speaker, example.persona) if source == "persona" else said[-MAX_PREMISES:]
         if example.judged[i] and known:
-            made.append(ConsistencyInput(text, tuple(known), question))
+            made.append(Claim(text, tuple(known), question))
         said += statements(text, question)
     return made
 
 
-def reply_utterance(example: ReplyExample, source: Source) -> ConsistencyInput | None:
+def reply_utterance(example: ReplyExample, source: Source) -> Claim | None:
     """A reply with its premises; None if there are none. Speakers alternate, and the partner has the last turn."""
     if source == "persona":
         premises = example.persona
@@ -55,9 +49,7 @@ def reply_utterance(example: ReplyExample, source: Source) -> ConsistencyInput |
         context = example.context
         own = range(len(context) % 2, len(context), 2)
         premises = tuple(s for i in own for s in statements(context[i], context[i - 1] if i else ""))[-MAX_PREMISES:]
-    return (
-        ConsistencyInput(example.reply, premises, example.context[-1] if example.context else "") if premises else None
-    )
+    return Claim(example.reply, premises, example.context[-1] if example.context else "") if premises else None
 
 
 def turns_with_relation(

@@ -3,12 +3,15 @@
 import pytest
 
 from tertulia.core.dialogue import Dialogue, Persona, Turn
-from tertulia.core.errors import UsageError
+from tertulia.core.errors import UnknownName, UsageError
 from tertulia.core.reply import Ask, Candidate
+from tertulia.models.rankers.base import Ranker
+from tertulia.talk.bots.ranker import RankerBot, RankerOptions
 from tertulia.talk.bots.tfidf import TfidfBot, TfidfOptions
 from tertulia.talk.filters.base import apply_filters, choose, make_filters
 from tertulia.talk.filters.consistent import Consistent, own_statements
 from tertulia.talk.filters.retrieval import CONSIDERED, choose_filtered
+from tertulia.talk.pool import ReplyPool
 from tertulia.talk.tfidf_index import TfidfIndex
 
 NURSE = Persona(("i am a nurse.", "i have two kids."))
@@ -100,3 +103,18 @@ def test_a_retrieval_bot_with_the_filter() -> None:
 def test_a_wrong_classifier_fails_at_once() -> None:
     with pytest.raises(UsageError, match="does not name an entailment classifier"):
         make_filters("consistent:classifier=nowhere")
+
+
+def test_filters_see_more_candidates_than_are_listed(ranker: Ranker) -> None:
+    said = [*(f"I love my boat on the sea {word}" for word in "one two three four five six".split()), "tea with milk"]
+    dialogues = [Dialogue(text, (Turn("a", "hello, do you like boats"), Turn("b", text))) for text in said]
+    pool = ReplyPool.of(dialogues, ranker)
+    request = ask("do you like boats on the sea", persona=Persona(("I hate my boat.",)))
+    plain = RankerBot(ranker, pool, RankerOptions(candidates=2))
+    assert "boat" in plain.reply([request])[0].text
+    (filtered,) = RankerBot(ranker, pool, RankerOptions(candidates=2, filters="consistent")).reply([request])
+    assert "love my boat" not in filtered.text
+    assert len(filtered.candidates) == 3
+    assert [str(c.dropped).partition(":")[0] for c in filtered.candidates[:2]] == ["contradicts 'I hate my boat.'"] * 2
+    with pytest.raises(UnknownName, match="no filter called"):
+        RankerBot(ranker, pool, RankerOptions(filters="consistant"))

@@ -120,10 +120,10 @@ def _exclusive(one: Fact, other: Fact) -> _Verdict | None:
 
 
 def _jobs(one: Fact, other: Fact) -> _Verdict | None:
-    same = one.value == other.value or (one.field == other.field != "" and (one.place or other.place))
+    same = one.value == other.value or (one.field == other.field != "" and one.place != other.place)
     if same:
         return _agree() if one.positive == other.positive else _oppose()
-    if not one.positive or not other.positive:
+    if not one.positive or not other.positive or (one.place and other.place and one.field == other.field != ""):
         return None
     if not one.field or not other.field:  # an employer that no list has
         if one.place and other.place and set(one.value.split()) & set(other.value.split()):

@@ -13,8 +13,8 @@ from pydantic import Field, PrivateAttr
 
 from tertulia.core.config import Config
 from tertulia.core.consistency import (
+    Claim,
     ConsistencyClassifier,
-    ConsistencyInput,
     ConsistencyVerdict,
     asked_kinds,
     consistency_verdicts,
@@ -68,7 +68,7 @@ class Consistent(Config):
     def many(self, ask: Ask, texts: Sequence[str], /) -> list[str | None]:
         """The reason to drop each candidate, or None to keep it."""
         premises = (*own_persona(ask), *(own_statements(ask) if self.history else ()))
-        utterances = [ConsistencyInput(text, premises, ask.last) for text in texts]
+        utterances = [Claim(text, premises, ask.last) for text in texts]
         verdicts = consistency_verdicts(self._classifier, utterances, threshold=self.threshold)
         return [_reason(verdict) for verdict in verdicts]
 
@@ -79,7 +79,7 @@ class Consistent(Config):
         if not telling:
             return [0.0] * len(texts)
         # A bare "yes" tells nothing: only what a candidate says by itself counts.
-        utterances = [ConsistencyInput(text, telling) for text in texts]
+        utterances = [Claim(text, telling) for text in texts]
         verdicts = consistency_verdicts(self._classifier, utterances, threshold=self.threshold)
         return [float(verdict.relation == "entailment") for verdict in verdicts]
 
