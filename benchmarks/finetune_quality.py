@@ -13,7 +13,6 @@ With --data sample the same for configs/sample-finetune.toml: text that the base
 import argparse
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ from tertulia.models.hf.lora import merge
 from tertulia.models.threads import use_threads
 from tertulia.talk.bots.dialogue_model import DialogueModelBot
 from tertulia.talk.bots.huggingface import HuggingFaceOptions
-from tertulia.train.loop import BEST
+from tertulia.train.loop import BEST, STATE
 from tertulia.train.recipe import read_recipe
 from tertulia.train.recipes.finetune import FinetuneRecipe
 
@@ -143,8 +142,16 @@ def state_of(which: str, args: argparse.Namespace) -> str:
     if which != "tuned":
         return ""
     file = args.run / "manifest.json"
-    file = file if file.is_file() else args.run / "partial" / BEST
+    file = file if file.is_file() else weights_of(args.run)
     return f"{int(file.stat().st_mtime)}"
+
+
+def weights_of(run: Path) -> Path:
+    """The best weights of an unfinished run, or the latest ones before its first validation."""
+    files = [run / "partial" / name for name in (BEST, STATE)]
+    if not any(file.is_file() for file in files):
+        raise SystemExit(f"There is no run in {run}: train one with --train.")
+    return next(file for file in files if file.is_file())
 
 
 def judge(which: str, setting: PersonaSetting, args: argparse.Namespace) -> dict[str, float]:
@@ -177,10 +184,8 @@ def bot_of(which: str, config: FinetuneRecipe, run: Path) -> DialogueModelBot:
     else:
         model = FinetunedGenerator.untrained(config.model, config.base)
         if which == "tuned":
-            copy = run / "partial" / f"judged-{BEST}"
-            shutil.copy(run / "partial" / BEST, copy)  # training may replace it meanwhile
-            model.load_state_dict(torch.load(copy, weights_only=True, map_location="cpu")["module"])
-            copy.unlink()
+            state = torch.load(weights_of(run), weights_only=True, map_location="cpu")
+            model.load_state_dict(state["module"])
         merge(model.model)
     options = HuggingFaceOptions(method="greedy", filters="none")
     return DialogueModelBot(model.eval(), options, spec=f"finetune:{run}")
