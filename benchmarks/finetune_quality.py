@@ -2,7 +2,8 @@
 
 `tertulia train configs/personachat-finetune.toml` makes the run (--train trains or resumes it here; it can be stopped
 at any time and continued on another day). The curve is what training measured on its validation dialogues, also of an
-unfinished run. The table is `judge perplexity` on the base and on the run: turns of the second speaker, with the own
+unfinished run. The table is `judge perplexity` on the base, in its own template (base) and in the layout that the run
+is trained with (untrained), and on the run (tuned): turns of the second speaker, with the own
 persona, none, and the revised one, intervals by bootstrap over dialogues. Of an unfinished run the best weights so far
 are judged. Results are kept in RUN/finetune_quality.json, one cell after the other, and not computed again.
 
@@ -12,7 +13,6 @@ With --data sample the same for configs/sample-finetune.toml: text that the base
 import argparse
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from tertulia.models.hf.lora import merge
 from tertulia.models.threads import use_threads
 from tertulia.talk.bots.dialogue_model import DialogueModelBot
 from tertulia.talk.bots.huggingface import HuggingFaceOptions
-from tertulia.train.loop import BEST
+from tertulia.train.loop import BEST, STATE
 from tertulia.train.recipe import read_recipe
 from tertulia.train.recipes.finetune import FinetuneRecipe
 
@@ -42,6 +42,7 @@ SETTINGS = {
     "none": PersonaSetting(),
     "revised": PersonaSetting("own", "revised"),
 }
+MODELS = ("base", "untrained", "tuned")
 PAPER = {"own": 34.54, "none": 38.08, "revised": 38.21}
 """Zhang et al. 2018, table 3: the best generative model by setting, of the paper's own words and training."""
 FROM_NOTHING = {"own": 37.51, "none": 39.32, "revised": 38.98}
@@ -60,7 +61,8 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=100, help="dialogues to judge, drawn by the seed; 0 for all")
     parser.add_argument("--ranked", type=int, default=0, help="also hits@1 by likelihood of this many replies")
     parser.add_argument("--replies", type=int, default=0, help="also F1 of this many greedy replies")
-    parser.add_argument("--models", nargs="*", default=["base", "tuned"], choices=["base", "tuned"])
+    parser.add_argument("--models", nargs="*", default=list(MODELS), choices=MODELS)
+    parser.add_argument("--settings", nargs="*", default=list(SETTINGS), choices=list(SETTINGS))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="two updates, two dialogues")
     args = parser.parse_args()
@@ -109,16 +111,18 @@ def curve(run: Path) -> Iterator[tuple[str, float]]:
 
 def table(args: argparse.Namespace) -> dict[str, float]:
     """Judge base and run in every setting, and print them beside the published figures."""
+    args.run.mkdir(parents=True, exist_ok=True)
     kept = args.run / "finetune_quality.json"
     cells: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else {}
     figures: dict[str, float] = {}
-    print(f"\n{'perplexity per word':<24}" + "".join(f"{name:>26}" for name in SETTINGS))
+    settings = {name: SETTINGS[name] for name in args.settings}
+    print(f"\n{'perplexity per word':<24}" + "".join(f"{name:>26}" for name in settings))
     if args.personachat:
         for title, row in (("paper", PAPER), ("our best from nothing", FROM_NOTHING), ("aim", AIMS)):
-            print(f"{title:<24}" + "".join(f"{row[name]:>26.2f}" for name in SETTINGS))
+            print(f"{title:<24}" + "".join(f"{row[name]:>26.2f}" for name in settings))
     for which in args.models:
         columns = []
-        for name, setting in SETTINGS.items():
+        for name, setting in settings.items():
             key = f"{which} {name} {state_of(which, args)} {args.limit} {args.seed} {args.ranked} {args.replies}"
             if key not in cells:
                 cells[key] = judge(which, setting, args)
@@ -135,20 +139,28 @@ def table(args: argparse.Namespace) -> dict[str, float]:
 
 def state_of(which: str, args: argparse.Namespace) -> str:
     """What tells results apart: nothing for the base, the weights for the run."""
-    if which == "base":
+    if which != "tuned":
         return ""
     file = args.run / "manifest.json"
-    file = file if file.is_file() else args.run / "partial" / BEST
+    file = file if file.is_file() else weights_of(args.run)
     return f"{int(file.stat().st_mtime)}"
+
+
+def weights_of(run: Path) -> Path:
+    """The best weights of an unfinished run, or the latest ones before its first validation."""
+    files = [run / "partial" / name for name in (BEST, STATE)]
+    if not any(file.is_file() for file in files):
+        raise SystemExit(f"There is no run in {run}: train one with --train.")
+    return next(file for file in files if file.is_file())
 
 
 def judge(which: str, setting: PersonaSetting, args: argparse.Namespace) -> dict[str, float]:
     """One cell: the figures of one model in one setting."""
     _, config = recipe_of(args)
     spec = config.base if config.base == "smollm2" else f"hf:{config.base}"
-    bots = [] if which == "base" else [tuned(config, args.run)]
+    bots = [] if which == "base" else [bot_of(which, config, args.run)]
     judging = PerplexityConfig(
-        runs=(spec if which == "base" else str(args.run),),
+        runs=(spec if which == "base" else which,),
         data=args.data,
         persona=(setting.scope,),
         wording=(setting.wording,),
@@ -165,16 +177,15 @@ def judge(which: str, setting: PersonaSetting, args: argparse.Namespace) -> dict
     return cell
 
 
-def tuned(config: FinetuneRecipe, run: Path) -> DialogueModelBot:
-    """The run's model, or of an unfinished run the best weights so far."""
-    if is_complete(run):
+def bot_of(which: str, config: FinetuneRecipe, run: Path) -> DialogueModelBot:
+    """The base in the layout of the run, or the run's model; of an unfinished run the best weights so far."""
+    if which == "tuned" and is_complete(run):
         model = FinetunedGenerator.load(run)
     else:
-        copy = run / "partial" / f"judged-{BEST}"
-        shutil.copy(run / "partial" / BEST, copy)  # training may replace it meanwhile
         model = FinetunedGenerator.untrained(config.model, config.base)
-        model.load_state_dict(torch.load(copy, weights_only=True, map_location="cpu")["module"])
-        copy.unlink()
+        if which == "tuned":
+            state = torch.load(weights_of(run), weights_only=True, map_location="cpu")
+            model.load_state_dict(state["module"])
         merge(model.model)
     options = HuggingFaceOptions(method="greedy", filters="none")
     return DialogueModelBot(model.eval(), options, spec=f"finetune:{run}")

@@ -53,6 +53,7 @@ def test_it_replies_and_streams_the_same(bot: FinetunedBot, run: Path) -> None:
     (reply,) = bot.reply([ASK])
     assert reply.provenance.bot == f"finetune:{run}"
     assert reply.provenance.checkpoint
+    assert bot.summary == "chat, fine-tuned on dialogues."
     pieces = list(bot.stream([ASK], alive=lambda _: True))
     assert "".join(piece.text for piece in pieces) == reply.text
     assert len(pieces) > 2

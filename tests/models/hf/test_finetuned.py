@@ -147,6 +147,10 @@ def test_long_dialogues_become_several_streams(base: str) -> None:
     assert "turn number 0" not in prompt
     (cut,) = layout.segments(DialogueView(("x" * 400,), (True,)), "all", 100)
     assert len(cut.ids) == 100
+    model = FinetunedGenerator.untrained(TuningConfig(max_length=20), base)
+    total, count = model.loss([DialogueView(("hi",), (True,), ("x" * 100,))], "all")  # no room for any turn
+    total.backward()
+    assert (float(total.detach()), count) == (0, 0)
 
 
 def test_plain_text_can_be_chosen_for_any_model(tiny_models: Any, tmp_path: Path) -> None:

@@ -21,8 +21,9 @@ class DialogueModelBot(HuggingFaceBot):
         *,
         spec: str = "",
         fingerprint: str | None = None,
+        summary: str = "",
     ) -> None:
-        super().__init__(generator.chat, options, spec=spec)
+        super().__init__(generator.chat, options, spec=spec, summary=summary)
         self.generator = self.model = generator
         self.fingerprint = fingerprint
 

@@ -43,4 +43,6 @@ class FinetunedBot(DialogueModelBot):
         manifest = read_manifest(Path(target))
         base = options.base if isinstance(options, FinetunedOptions) else ""
         model = FinetunedGenerator.load(Path(target), base=base).to(resolve_device(options.device))
-        return cls(model, options, spec=f"{manifest.bot}:{target}", fingerprint=manifest.fingerprint)
+        summary = f"{Path(model.base.name).name}, fine-tuned on dialogues."  # visitors see it: no folder
+        spec = f"{manifest.bot}:{target}"
+        return cls(model, options, spec=spec, fingerprint=manifest.fingerprint, summary=summary)
