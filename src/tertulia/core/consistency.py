@@ -128,7 +128,8 @@ _NO = re.compile(
     r"(?! (?:kids|children|pets|problem|worries|way|idea|doubt|matter))"
 )
 _ECHO = re.compile(
-    rf"{_OPENING}i (?P<verb>do|am|have|can)(?P<no> not)?(?:,|$| (?:too|indeed|either|yet|actually|but|and|because|though)\b)"
+    rf"{_OPENING}i (?P<verb>do|am|have|can)(?P<no> not)?"
+    r"(?:,|$| (?:too|indeed|either|yet|actually|but|and|because|though)\b)"
 )
 _VERB_OF = re.compile(r"\b(?P<verb>do|are|have|can) you\b")
 _DO = re.compile(r"\b(?:do|did) you (?:also |still |currently |really )?(?P<rest>(?!know|think|mean|want|do\b).*)")

@@ -28,7 +28,7 @@ class WrittenPrompt(NamedTuple):
     previous: str
 
 
-Writer = Callable[[Sequence[WrittenPrompt]], Sequence[str]]
+ReplyGenerator = Callable[[Sequence[WrittenPrompt]], Sequence[str]]
 """Answers prompts, in their order."""
 
 
@@ -61,7 +61,7 @@ class Hallucination(NamedTuple):
 
 
 def write_hallucinations(
-    situations: Sequence[Grounded], write: Writer, *, wanted: int, rng: random.Random, progress: Progress
+    situations: Sequence[Grounded], write: ReplyGenerator, *, wanted: int, rng: random.Random, progress: Progress
 ) -> list[Hallucination]:
     """Replies to situations drawn at random, half of them without evidence; at most three tries for each wanted."""
     made: list[Hallucination] = []
