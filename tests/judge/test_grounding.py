@@ -71,7 +71,7 @@ def test_a_run_has_the_figures_of_scikit_learn_for_every_way_to_label(tmp_path: 
     true = [str(one.label) for one in given.responses]
     said = [one.input.response.partition("[")[2].rstrip("]") for one in given.responses]
     names = [subject.name for subject in run.subjects]
-    assert names == ["word overlap from .50", "always the most frequent", "marks", "questions"]
+    assert names == ["word overlap from .80", "always the most frequent", "marks", "questions"]
     got = figures(run)
     assert got["marks", "five labels", "label accuracy"] == pytest.approx(sk.accuracy_score(true, said))
     assert got["marks", "five labels", "macro-F1"] == pytest.approx(sk.f1_score(true, said, average="macro"))
@@ -82,10 +82,10 @@ def test_a_run_has_the_figures_of_scikit_learn_for_every_way_to_label(tmp_path: 
     support = [0.8 if label == "entailment" else 0.05 for label in said]
     assert got["marks", "attributable or not", "ROC-AUC"] == pytest.approx(sk.roc_auc_score(supported, support))
     shares = [overlap(one.input) for one in given.responses]
-    baseline = "word overlap from .50"
+    baseline = "word overlap from .80"
     assert got[baseline, "attributable or not", "ROC-AUC"] == pytest.approx(sk.roc_auc_score(supported, shares))
     assert got[baseline, "five labels", "label accuracy"] == pytest.approx(
-        sk.accuracy_score(true, ["entailment" if share >= 0.5 else "hallucination" for share in shares])
+        sk.accuracy_score(true, ["entailment" if share >= 0.8 else "hallucination" for share in shares])
     )
     middle = [i for i, share in enumerate(shares) if 0.4 <= share <= 0.85]
     score = run.score("marks", "five labels, overlap .40 to .85", "label accuracy")
@@ -444,7 +444,7 @@ def test_begin_is_judged_beside_the_published_rows() -> None:
     run = run_grounding(GroundingConfig(files=(str(BEGIN / "v1_dev.tsv"),), classifiers=("questions",)))
     assert run.details["published"] == "dev"
     got = figures(run)
-    baseline = "word overlap from .50"
+    baseline = "word overlap from .80"
     assert got[baseline, "attributable or not", "ROC-AUC"] == pytest.approx(0.840, abs=0.002)
     assert got[baseline, "attributable or not, overlap .40 to .85", "ROC-AUC"] == pytest.approx(0.668, abs=0.002)
     assert got["always the most frequent", "five labels", "label accuracy"] == pytest.approx(282 / 836)

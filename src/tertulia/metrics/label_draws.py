@@ -93,9 +93,10 @@ class LabelDraws:
     def _by_label(self, part: int, value: float, level: float) -> tuple[float, float]:
         """Macro-F1's interval from those of its labels, as if these were independent (Zou and Donner 2008).
 
-        Of a label with a handful of cases, resamples know too little, and the bootstrap alone covers too seldom; with
-        the wider of both ends it does not (`benchmarks/label_intervals.py`). A label that is never predicted counts as
-        one that the classifier does not have: its F1 is 0 for certain.
+        Of a label with a handful of cases, resamples know too little, and the bootstrap alone covers far too seldom.
+        The wider of both ends is nearer to 95 %, but with three cases of a label still below it
+        (`benchmarks/label_intervals.py`). A label that is never predicted counts as one that the classifier does not
+        have: its F1 is 0 for certain.
         """
         codes, (predicted, true) = self._codes[part], self._rows[part].T
         below, above, labels = 0.0, 0.0, np.unique(self._rows[part])

@@ -23,7 +23,7 @@ class GroundingConfig(JudgeConfig):
     """A grounding classifier, one per option: a registered name, the folder of a training run, or hf:NAME_OR_FOLDER. By
     default the registered default. Word overlap is always shown beside it."""
     threshold: float | None = Field(None, ge=0, le=1)
-    """Word overlap from which the baseline calls a response supported; 0.5 by default."""
+    """Word overlap from which the baseline calls a response supported; 0.8 by default."""
     tune: str | None = None
     """Choose that threshold on these labelled responses instead, which must be others than the judged ones."""
     band: tuple[float, float] = (0.4, 0.85)
