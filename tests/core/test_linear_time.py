@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from inspect import getmembers, isfunction
 from types import FrameType
 
@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from tertulia.core import text as core_text
-from tertulia.core.dialogue import Dialogue, Message, Persona, Turn
+from tertulia.core.dialogue import Dialogue, Evidence, Message, Persona, Turn
 from tertulia.core.reply import Ask
 from tertulia.corpus import rules
 from tertulia.corpus.chatlogs import nicks, tags
@@ -134,11 +134,14 @@ ALWAYS_FULL = ("dots before a letter", "accents above and below one letter", "on
 def ask(text: str) -> Ask:
     """A conversation in which both sides have said the text before."""
     turns = (Turn("ana", text), Turn("bot", text), Turn("ana", text))
-    return Ask(Dialogue("d", turns, {"bot": Persona((text,))}), "bot")
+    return Ask(Dialogue("d", turns, {"bot": Persona((text,))}, evidence=(Evidence(text),)), "bot")
+
+
+_filters = cache(make_filters)  # a classifier is loaded once
 
 
 def apply_filter(name: str, text: str) -> object:
-    (one,) = make_filters("safety:swearing=true" if name == "safety" else name)
+    (one,) = _filters("safety:swearing=true" if name == "safety" else name)
     return one(ask(text), text)
 
 
@@ -217,6 +220,7 @@ TALK: dict[str, Function] = {
     "chat_messages": lambda text: chat_messages(ask(text).dialogue, "bot"),
     "persona_sentences": lambda text: repetition.persona_sentences(ask(text)),
     "text_key": repetition.text_key,
+    "evidence_candidates": lambda text: repetition.evidence_candidates(ask(text)),
     "overlap of words": lambda text: repetition.overlap(text.split(), text.split()),
     "RepetitionCheck": lambda text: repetition.RepetitionCheck.of(ask(text + " more")).reason(
         text, repeat_overlap=2, echo=2
@@ -236,7 +240,7 @@ STUDY: dict[str, Function] = {
         load_preset("begin"), Unit("u", ("b",), {"context": [], "responses": [text], "evidence": text}), (0,), "en"
     ),
 }
-FILTER_NAMES = ("empty", "too-long", "cross-turn", "in-turn", "safety")
+FILTER_NAMES = ("empty", "too-long", "cross-turn", "in-turn", "safety", "grounded", "consistent")
 FUNCTIONS: dict[str, Function] = {
     **CORE,
     **CORPUS,
