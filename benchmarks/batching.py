@@ -20,13 +20,12 @@ from typing import Any
 import torch
 
 from common import finish
-from tertulia.artefacts.cache import cache_folder
 from tertulia.artefacts.manifest import is_complete
 from tertulia.core.dialogue import Dialogue, Turn
 from tertulia.core.reply import Ask, Piece, Reply
 from tertulia.models.generators.transformer import Transformer, TransformerConfig
 from tertulia.models.hf.chat_model import ChatModel
-from tertulia.models.hf.smollm2 import SHA256
+from tertulia.models.hf.packaged import SHA256, cache_folder
 from tertulia.models.tokenizer import WordTokenizer
 from tertulia.talk.bots.generative import BaseGenerativeBot, GenerativeBot, GenerativeOptions
 from tertulia.talk.bots.huggingface import HuggingFaceBot, HuggingFaceOptions

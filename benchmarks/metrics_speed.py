@@ -2,7 +2,7 @@
 
 Two parts. Embedding metrics (average, extrema, greedy) against the obvious implementation, which takes one pair after
 the other with a few NumPy calls each: both compute all three metrics and alternate in one run; their figures must agree
-to 1e-9. Once both get texts, once words that are looked up already: cutting texts into words takes the same time per
+to 1e-6. Once both get texts, once words that are looked up already: cutting texts into words takes the same time per
 text for both, which is little for the obvious implementation and half of the time of ours. Then all metrics of `judge
 conversations`, from texts to scores, with the default resources: conversations are made of the turns of --data in their
 order, with a word and a number added to each turn, so that no text is encoded for another. Time is CPU time, which is

@@ -19,6 +19,7 @@ from tertulia.metrics.registry import METRICS, example_name, metric_named
 from tertulia.models.registry import ARCHITECTURES
 from tertulia.store import Database
 from tertulia.talk.bots.generic import GenericBot
+from tertulia.talk.evidence import DocumentsConfig
 from tertulia.talk.registry import BOTS
 from tertulia.train.registry import RECIPES
 from tertulia.web.app import create_app
@@ -94,6 +95,9 @@ def bots() -> list[str]:
         "## Bots",
         "",
         "A bot is written `name[:path or model][?option=value&...]`; the folder of a trained run or index is enough.",
+        "",
+        "Every bot takes these options, too; with `documents` it looks things up ([grounding](grounding.md)).",
+        *config_table(DocumentsConfig),
     ]
     for row in BOTS.rows():
         factory = BOTS.get(row.name)

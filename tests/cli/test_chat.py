@@ -191,7 +191,7 @@ def test_options_come_from_a_file_and_the_command_line(tmp_path: Path) -> None:
 
 def test_called_from_python_it_raises_user_errors(tmp_path: Path) -> None:
     def call(bot: str | None = None, config: Path | None = None) -> None:
-        chat(bot=bot, persona=None, seed=None, save=None, config=config)
+        chat(bot=bot, persona=None, evidence=None, documents=None, seed=None, save=None, config=config)
 
     with pytest.raises(UnknownName, match="generik"):
         call("generik")

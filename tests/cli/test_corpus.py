@@ -304,3 +304,14 @@ def without_evidence(folder: Path) -> Path:
     file = folder / "plain.jsonl"
     file.write_text(json.dumps(GOOD) + "\n", encoding="utf-8")
     return file
+
+
+def test_personas_writes_labelled_pairs(tertulia: Tertulia, tmp_path: Path) -> None:
+    out = tmp_path / "pairs.jsonl"
+    command = ("corpus", "personas", "--split", "valid", "--per-label", 10, "--out", out)
+    report = json.loads(tertulia(*command, "--json").out)
+    assert sum(row["examples"] for row in report["made"]) == 30
+    assert {row["label"] for row in report["made"]} == {"contradiction", "neutral", "entailment"}
+    again = tertulia(*command)
+    assert (again.code, "exists" in again.stderr) == (2, True)
+    assert "Wrote 30 examples" in tertulia(*command, "--force").out

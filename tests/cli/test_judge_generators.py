@@ -36,7 +36,7 @@ def test_perplexity_for_people_and_as_json(tertulia: Tertulia, run: Path, tmp_pa
     result = tertulia(*given, "--out", tmp_path / "report")
     assert result.code == 0
     text = " ".join(result.out.split())
-    for part in ("fresh", "none", "own, revised", "perplexity per token", "turns with", "are unknown words"):
+    for part in ("fresh", "none", "own, revised", "perplexity with", "spelling", "turns with", "are unknown words"):
         assert part in text
     report = json.loads(tertulia(*given, "--json").out)
     ppl = [figure for figure in report["figures"] if figure["metric"] == "perplexity"]
@@ -81,7 +81,7 @@ def test_report_of_a_ranking_and_a_perplexity(tertulia: Tertulia, run: Path, tmp
     apart = tertulia("report", rank, ppl)
     assert apart.code == 0
     text = " ".join(apart.out.split())
-    assert "perplexity per token" in text
+    assert "perplexity per" in text
     assert "cannot be compared paired: they have no setting and metric in common" in text
     together = json.loads(tertulia("report", rank, ranked, "--json").out)
     (comparison,) = together["comparisons"]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tertulia.core.reply import Ask, Provenance, Reply
+from tertulia.judge.runs import load_run
 from tertulia.store import Database
 from tertulia.web.app import create_app
 from tertulia.web.config import ServeConfig
@@ -27,7 +28,7 @@ class Coin:
         return [Reply(self._answer(ask.dialogue.turns[0].text), Provenance(self.spec)) for ask in asks]
 
     def _answer(self, prompt: str) -> str:
-        if "Reply A:" in prompt:
+        if "Reply A:" in prompt or "Conversation A:" in prompt:
             return "A"
         return "yes" if zlib.crc32(prompt.encode()) % 3 else "no"
 
@@ -97,6 +98,41 @@ def test_votes_of_people_and_of_a_judge_who_always_takes_the_first(
     assert figures["good", "quality, against bad", "order agreement (judge)"]["value"] == 0.0
     assert figures["good", "quality, against bad", "wins (judge)"]["value"] == 0.5
     assert figures["good", "wins: quality, against bad", "bias (judge)"]["n"] == 6
+
+
+@pytest.mark.parametrize(
+    ("preset", "question", "metric"),
+    [("ssa-interactive", "ssa", "sensibleness (judge)"), ("arena", "better.toml", "wins (judge)")],
+)
+def test_chats_that_people_held_in_a_study_are_judged_up_to_what_they_labelled(
+    tertulia: Tertulia, endpoint: str, tmp_path: Path, preset: str, question: str, metric: str
+) -> None:
+    text = tertulia("study", "new", preset).out.replace('spec = "tfidf"', 'spec = "generic"')
+    for number in (100, 50, 30):
+        text = text.replace(f"conversations_per_bot = {number}", "conversations_per_bot = 1")
+    (tmp_path / "study.toml").write_text(text)
+    people = tmp_path / "people"
+    assert tertulia("study", "simulate", tmp_path / "study.toml", "--raters", 2, "--out", people).code == 0
+    (tmp_path / "better.toml").write_text(
+        '[[questions]]\nid = "better_reply"\nkind = "pairwise"\nabout = "conversation"\ntext = "Which is better?"'
+    )
+    asked = tmp_path / question if question.endswith("toml") else question
+    call = ("judge", "llm", people, "--endpoint", endpoint, "--cache", tmp_path / "cache", "--question", asked)
+    result = tertulia(*call, "--human", people, "--out", tmp_path / "judged", "--json")
+    assert result.code == 0, result.err
+    figures = [f for f in json.loads(result.out)["figures"] if f["metric"] == metric]
+    assert figures
+    run, judged = load_run(people), load_run(tmp_path / "judged")
+    rated = {f"{item.content['unit']}/{item.content['target']}" for item in run.items if "target" in item.content}
+    labelled = {item.content["study_item"] for item in judged.items}
+    assert labelled >= {name for name in rated if "turn:" in name}
+    contexts = {len(item.content.get("context", ())) for item in run.items}
+    if question == "ssa":
+        assert {0, 2, 4} <= contexts  # each turn of a bot with all that was said before it
+    else:
+        sides = [item.content["conversations"] for item in run.items]
+        assert all(len(first["turns"]) == len(second["turns"]) for first, second in sides)
+        assert all(first["turns"][-1]["speaker"] == first["judged"] for first, _ in sides)
 
 
 def test_errors_say_what_to_do(tertulia: Tertulia, endpoint: str, tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ def test_given_replies(tertulia: Tertulia, tmp_path: Path) -> None:
     assert figures["words per reply"] == 2
     assert "line 2: not valid JSON" in result.stderr
     assert load_run(tmp_path / "run").about["data"]["path"] == str(file)
-    wrong = tertulia("judge", "replies", "--given", file, "--metric", "contradicts persona")
+    persona = ("--metric", "contradicts persona", "--resource", "entailment=nowhere")
+    wrong = tertulia("judge", "replies", "--given", file, *persona)
     assert wrong.code == 2
-    assert "--resource entailment=hf:NAME_OR_FOLDER" in wrong.stderr
+    assert "hf:NAME_OR_FOLDER" in wrong.stderr

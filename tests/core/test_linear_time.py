@@ -191,6 +191,7 @@ CORE: dict[str, Function] = {
     "clean": core_text.clean,
     "squash": core_text.squash,
     "words": core_text.words,
+    "words_of_each": lambda text: core_text.words_of_each([text, text[:5]]),
     "tokens": core_text.tokens,
     "sentences": core_text.sentences,
     "sentence_spans": core_text.sentence_spans,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tertulia.core.text import clean, is_question, ngrams, sentences, squash, tokens, words
+from tertulia.core.text import clean, is_question, ngrams, sentences, squash, tokens, words, words_of_each
 
 quick = settings(max_examples=150, deadline=None)
 anything = st.text(alphabet=st.one_of(st.characters(exclude_categories=()), st.sampled_from(" .!?…'’-_\n\r\t\0\ufeff")))
@@ -102,6 +102,12 @@ def test_words_are_the_tokens_that_are_not_punctuation(text: str) -> None:
 )
 def test_words_in_many_scripts(text: str, expected: list[str]) -> None:
     assert words(text) == expected
+
+
+@quick
+@given(st.lists(anything | st.sampled_from(["Don't!", "a\0b", "", "x-y '"]), max_size=6), st.integers(1, 300))
+def test_words_of_each_text_are_those_of_the_text(texts: list[str], times: int) -> None:
+    assert words_of_each(texts * times) == [words(text) for text in texts] * times
 
 
 @quick

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from tertulia.core.score import Score
+from tertulia.judge.grounding.config import GroundingConfig
+from tertulia.judge.grounding.run import run_grounding
 from tertulia.judge.report import report_run
 from tertulia.judge.runs import JudgedItem, JudgedRun, Subject, identified
 from tertulia.metrics.metric import MetricInfo
@@ -213,3 +216,22 @@ def test_paper_has_everything_but_the_controls(opened: Any) -> None:
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     ends = page.locator(".wide > table").evaluate_all("tables => tables.map((table) => table.getBoundingClientRect())")
     assert max(box["width"] for box in ends) <= 1031
+
+
+def test_a_report_on_grounding_leads_from_a_figure_to_its_responses(chromium: Browser, tmp_path: Path) -> None:
+    run = run_grounding(GroundingConfig(files=("sample",), classifiers=("overlap",), threshold=0.6))
+    file = tmp_path / "report.html"
+    report_run(identified(run)).save_html(file)
+    with chromium.new_context(reduced_motion="reduce") as context:
+        page = context.new_page()
+        page.goto(file.as_uri())
+        expect(page.locator("html[data-ready=yes]")).to_have_count(1)
+        heat_maps = page.locator("figure[role=img]")
+        expect(heat_maps).to_have_count(3)
+        assert "takes for what" in (heat_maps.first.get_attribute("aria-label") or "")
+        assert violations(page) == []
+        open_cell(page)
+        first = page.locator("dialog .units > li").first
+        first.locator("summary").first.click()
+        for name in ("evidence", "true label", "word overlap", "by word overlap from .60"):
+            expect(first.locator("dt", has_text=re.compile(f"^{re.escape(name)}$"))).to_have_count(1)

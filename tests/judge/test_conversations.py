@@ -137,3 +137,22 @@ def test_several_files_are_subjects_of_their_own(tmp_path: Path) -> None:
     assert {score.subject: score.values for score in run.scores} == {"ana": (2,), "ben": (3,)}
     assert describe_files(config)["digest"] != describe_files(ConversationsConfig(files=files[:1]))["digest"]
     assert len(run_conversations(ConversationsConfig(files=("sample",), metrics=("turns",), limit=4)).items) == 4
+
+
+def test_consistency_by_the_built_in_rules(tmp_path: Path) -> None:
+    turns = (
+        Turn("ann", "what do you do ?"),
+        Turn("bot", "i am in sales ."),
+        Turn("ann", "kids ?"),
+        Turn("bot", "two kids ."),
+    )
+    personas = {"bot": Persona(("i am a nurse.", "i have two kids.")), "ann": Persona(("i am in sales.",))}
+    file = tmp_path / "chats.jsonl"
+    save_dialogues([Dialogue("d", turns, personas)], file)
+    names = ("turns contradicting persona", "turns entailed by persona", "turns contradicting own turns")
+    run = run_conversations(ConversationsConfig(files=(str(file),), metrics=names))
+    assert {score.metric: score.values for score in run.scores} == {
+        names[0]: (0.5,),
+        names[1]: (0.0,),
+        names[2]: (0.0,),
+    }

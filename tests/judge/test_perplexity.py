@@ -11,6 +11,7 @@ from tertulia.core.dialogue import Dialogue, Persona, Turn
 from tertulia.core.estimate import Estimate
 from tertulia.judge.config import PersonaSetting
 from tertulia.judge.perplexity import ViewLikelihoods, compute_likelihoods, judge_perplexity, target_views
+from tertulia.judge.spelling import CharacterModel
 from tertulia.metrics.registry import metric_named
 from tertulia.metrics.significance import compare, estimate
 from tertulia.models.generator import DialogueView, Importance, Latent, Nll, State, TargetTurns, target_mask
@@ -18,6 +19,7 @@ from tertulia.models.generators.vhred import VHRED, VHREDConfig
 from tertulia.models.tokenizer import END, UNKNOWN, Tokenizer, WordTokenizer
 
 WORD, TOKEN, BOUND, KL = "perplexity", "perplexity per token", "perplexity bound", "KL"
+SPELLED = "perplexity with spelling"
 WORDS = WordTokenizer(["tea", "dog"])
 TEA, DOG = 6, 7
 OWN, REVISED = PersonaSetting("own"), PersonaSetting("own", "revised")
@@ -139,7 +141,21 @@ def test_only_views_with_the_persona_of_the_setting_are_used() -> None:
 def test_unknown_words_are_counted() -> None:
     views = target_views([dialogue("d", "tea and milk", "dog")], PersonaSetting())
     counts = compute_likelihoods(unigram(), views).counts(unigram())  # type: ignore[arg-type]
+    charged = counts.pop("charged")
     assert counts == {"dialogues": 1, "turns": 2, "words": 6, "tokens": 6, "unknown": 2}
+    spelled = CharacterModel(WORDS.words)
+    assert charged == pytest.approx(spelled.nats("and") + spelled.nats("milk"), abs=1e-3)
+
+
+def test_unknown_words_are_charged_for_their_letters() -> None:
+    text = [dialogue("d", "tea and milk", "dog")]
+    figures = judge_perplexity(unigram(), text)  # type: ignore[arg-type]
+    bits = 1 + 4 + 4 + 2 + 2 + 2  # tea, two unknown words, the end; dog, the end
+    assert figures[WORD].value == pytest.approx(2 ** (bits / 6))
+    spelled = CharacterModel(WORDS.words)
+    nats = bits * math.log(2) + spelled.nats("and") + spelled.nats("milk")
+    assert figures[SPELLED].value == pytest.approx(math.exp(nats / 6))
+    assert SPELLED not in judge_perplexity(unigram(), DIALOGUES)  # type: ignore[arg-type]  # it would be the same
 
 
 def test_two_models_are_compared_on_the_same_words() -> None:

@@ -178,7 +178,12 @@ def test_reply_metrics_are_chosen_by_name(runs: list[str], vectors: Path) -> Non
     config = PerplexityConfig(runs=(runs[0],), limit=2, replies=4, vectors=vectors, persona=("none",))
     chosen = config.model_copy(update={"metrics": ("distinct-2", "embedding greedy", "words per reply")})
     judged = run_perplexity(chosen)
-    assert judged.metric_names()[2:] == list(chosen.metrics)
+    assert judged.metric_names() == [
+        "perplexity",
+        "perplexity with spelling",
+        "perplexity per token",
+        *chosen.metrics,
+    ]
     replies = [ReplyExample(item.content["reply"]) for item in judged.items if item.subject]
     metric = metric_named("distinct-2")
     units = [str(i) for i, _ in enumerate(replies)]

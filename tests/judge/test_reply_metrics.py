@@ -90,7 +90,10 @@ def test_damaged_lines_are_counted_and_named(tmp_path: Path) -> None:
         (RepliesConfig(bots=("generic",), given=Path("x")), "either bots or a file"),
         (RepliesConfig(bots=("generic",), metrics=("mrr",)), "metric of ranks"),
         (RepliesConfig(bots=("generic",), metrics=("seconds per reply",)), "needs seconds"),
-        (RepliesConfig(bots=("generic",), metrics=("contradicts persona",)), "No entailment classifier"),
+        (
+            RepliesConfig(bots=("generic",), metrics=("contradicts persona",), resource={"entailment": "nowhere"}),
+            "'nowhere' does not name an entailment classifier",
+        ),
         (RepliesConfig(bots=("generic",), metrics=("f1",), resource={"rankr": "x"}), "no metric resource"),
         (RepliesConfig(given=Path("absent.jsonl"), metrics=("f1",)), "File not found"),
     ],

@@ -1,11 +1,13 @@
 import xml.etree.ElementTree as ET
 
+import numpy as np
 import pytest
 
 from tertulia.core.estimate import Estimate
 from tertulia.metrics.plots import (
     OUTCOME_COLOURS,
     band_plot,
+    confusion_plot,
     heat_map,
     outcome_plot,
     panel_plot,
@@ -85,3 +87,10 @@ def test_a_regression_has_points_a_line_and_published_points() -> None:
     assert {"a", "b", "Meena", "perplexity", "SSA"} <= {*words(svg)}
     assert len(points(svg)) == 3
     assert len(points(regression_plot(figures, (1.0, -0.03), x="x", y="y"))) == 2
+
+
+def test_a_confusion_matrix_says_its_numbers_without_colour() -> None:
+    svg = confusion_plot(np.array([[3, 1], [0, 0]]), ("yes", "no"))
+    texts = {"".join(t.itertext()) for t in ET.fromstring(svg).iter(f"{SVG}text")}
+    assert {"3 (.75)", "1 (.25)", "0", "yes (4)", "no (0)", "true label (count)", "predicted label"} <= texts
+    assert svg == confusion_plot(np.array([[3, 1], [0, 0]]), ("yes", "no"))

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tertulia.core.consistency import RelationProbabilities
 from tertulia.metrics.follow_ups import COMPLAINTS, FOLLOW_UPS, TEXTS
 from tertulia.metrics.metric import ReplyExample
-from tertulia.metrics.reference_free import GENERIC_REPLIES, Entailed, WordIdf
+from tertulia.metrics.reference_free import GENERIC_REPLIES, WordIdf
 from tertulia.metrics.registry import metric_named
 
 Prompt = tuple[str, ...]
@@ -97,11 +98,11 @@ def test_genericness_is_the_cosine_with_the_nearest_generic_reply() -> None:
 
 def test_persona_consistency_takes_the_strongest_sentence() -> None:
     class Words:
-        """Entailed by what has the same first word, contradicted by what has the same last one."""
+        """RelationProbabilities by what has the same first word, contradicted by what has the same last one."""
 
-        def probabilities(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[Entailed]:
+        def probabilities(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[RelationProbabilities]:
             pairs = [(p.split(), h.split()) for p, h in zip(premises, hypotheses, strict=True)]
-            return [Entailed(0.6 * (p[0] == h[0]), 0.1, 0.3 * (p[-1] == h[-1])) for p, h in pairs]
+            return [RelationProbabilities(0.6 * (p[0] == h[0]), 0.1, 0.3 * (p[-1] == h[-1])) for p, h in pairs]
 
     batch = [
         ReplyExample("cats rule", persona=("dogs rule", "cats bite", "birds sing")),

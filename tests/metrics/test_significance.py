@@ -7,6 +7,7 @@ from scipy import stats
 
 from tertulia.core.estimate import Estimate
 from tertulia.core.score import Score
+from tertulia.metrics.intervals import wilson_interval
 from tertulia.metrics.metric import MetricInfo
 from tertulia.metrics.registry import metric_named
 from tertulia.metrics.significance import (
@@ -19,7 +20,6 @@ from tertulia.metrics.significance import (
     estimate,
     estimates,
     paired_difference,
-    paired_ratio,
     shared_units,
 )
 
@@ -248,7 +248,6 @@ def test_perplexities_are_compared_by_their_ratio() -> None:
     assert comparison is not None
     assert comparison.kind == "ratio"
     assert comparison.estimate.value == pytest.approx(1.0)
-    assert comparison.estimate == paired_ratio(a, b, PERPLEXITY)
     assert (comparison.estimate.low, comparison.estimate.high) == pytest.approx((math.exp(-0.5), math.exp(1)))
 
 
@@ -286,3 +285,15 @@ def test_a_score_of_ratings_is_reduced_over_conversations_and_raters() -> None:
     assert width(figure) > 1.2 * width(estimate(score, quality))
     with pytest.raises(ValueError, match="only means"):
         crossed_estimate(score, PERPLEXITY, raters)
+
+
+def test_a_share_of_none_or_all_has_an_interval() -> None:
+    clusters = ("a", "a", "b", "c", "d")
+    units = tuple("12345")
+    for value in (0.0, 1.0):
+        score = Score("bot", "", "loop", units, (value,) * 5, clusters)
+        figure = estimate(score, MetricInfo("loop", "conversation", bounded=True))
+        assert (figure.low, figure.high) == pytest.approx(wilson_interval(value, 4))  # four clusters, not five units
+        assert figure.high - figure.low > 0.4
+    plain = estimate(Score("bot", "", "words", units, (0.0,) * 5, clusters), MetricInfo("words", "conversation"))
+    assert (plain.low, plain.high) == (0.0, 0.0)

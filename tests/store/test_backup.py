@@ -137,6 +137,7 @@ def test_an_older_sqlite_backup_is_migrated_when_restored(sqlite_url: str, tmp_p
     for table in reversed(metadata.sorted_tables):
         if table.name not in ("conversations", "turns", "servers"):
             rows(sqlite_url, f"DROP TABLE {table.name}")
+    rows(sqlite_url, "ALTER TABLE conversations DROP COLUMN evidence")
     rows(sqlite_url, "UPDATE tertulia_version SET version_num = '0002'")
     backup(sqlite_url, tmp_path / "old.db")
     for url in (sqlite_url, f"sqlite:///{tmp_path / 'old.db'}"):
@@ -146,7 +147,7 @@ def test_an_older_sqlite_backup_is_migrated_when_restored(sqlite_url: str, tmp_p
         assert "labels" not in report.rows
     restored = f"sqlite:///{tmp_path / 'new.db'}"
     restore(tmp_path / "old.db", restored)
-    assert check(restored).revision == "0004"
+    assert check(restored).revision == "0005"
     assert check(f"sqlite:///{tmp_path / 'old.db'}").revision == "0002"
     with Database.open(restored) as database:
         assert len(ConversationStore(database).export(OWNER).__next__().turns) == 4
@@ -155,7 +156,7 @@ def test_an_older_sqlite_backup_is_migrated_when_restored(sqlite_url: str, tmp_p
 def test_postgresql_of_another_version_is_not_backed_up(postgresql_url: str, tmp_path: Path, rows: Rows) -> None:
     Database.open(postgresql_url).close()
     rows(postgresql_url, "UPDATE tertulia_version SET version_num = '0002'")
-    with pytest.raises(StoreError, match=r"schema of another version \(0002 instead of 0004\)") as caught:
+    with pytest.raises(StoreError, match=r"schema of another version \(0002 instead of 0005\)") as caught:
         backup(postgresql_url, tmp_path / "backup.db")
     assert "pg_dump" in caught.value.hint
     assert list(tmp_path.iterdir()) == []
@@ -191,7 +192,7 @@ def test_a_check_detects_what_must_not_be(url: str, rows: Rows, breakage: str) -
     fill(url)
     before = contents(url)
     report = check(url)
-    assert (report.is_sound, report.revision) == (True, "0004")
+    assert (report.is_sound, report.revision) == (True, "0005")
     assert report.rows["labels"] == 3
     rows(url, breakage)
     assert [problem for problem in check(url).problems if BREAKAGES[breakage] in problem]

@@ -91,7 +91,7 @@ def test_a_database_of_the_first_version_is_migrated_with_its_data(url: str, row
         assert [turn.text for turn in exchange.context] == ["hello", "hi", "more", ""]
         assert store.undo("c1", OWNER).turns == conversation.turns
         assert {(line.id, line.turns) for line in store.summaries(OWNER)} == {("c1", 4), ("c2", 0)}
-    assert rows(url, "SELECT version_num FROM tertulia_version") == [("0004",)]
+    assert rows(url, "SELECT version_num FROM tertulia_version") == [("0005",)]
 
 
 def test_a_database_of_the_second_version_is_migrated_with_its_data(url: str, rows: Rows) -> None:
@@ -143,4 +143,4 @@ def test_a_database_of_the_second_version_is_migrated_with_its_data(url: str, ro
         studies.submit(assignment.id, participant)
         assert [row.turn_text for row in studies.rows(study)] == ["hi"]
     assert rows(url, "SELECT beats FROM servers") == [(7,)]
-    assert rows(url, "SELECT version_num FROM tertulia_version") == [("0004",)]
+    assert rows(url, "SELECT version_num FROM tertulia_version") == [("0005",)]

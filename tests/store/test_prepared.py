@@ -29,6 +29,7 @@ def row(id_: str, persona: Any) -> dict[str, Any]:
         "title": "",
         "bot": "tfidf",
         "persona": persona,
+        "evidence": None,
         "next_position": 3,
         "turn_count": 0,
         "revision": 0,

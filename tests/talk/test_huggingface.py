@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from tertulia.core.dialogue import Dialogue, Persona, Turn  # noqa: E402
+from tertulia.core.dialogue import Dialogue, Evidence, Persona, Turn  # noqa: E402
 from tertulia.core.errors import BotError, ConfigError, UsageError  # noqa: E402
 from tertulia.core.reply import Ask, Piece, Reply  # noqa: E402
 from tertulia.models.generator import State  # noqa: E402
@@ -303,3 +303,19 @@ def test_a_wrong_specification_is_a_clear_error(tmp_path: Path) -> None:
         make_bot(f"hf:{tmp_path / 'gone'}")
     with pytest.raises(BotError, match="No chat model could be loaded"):
         make_bot("hf:nobody/no-such-model")
+
+
+def test_evidence_is_in_the_prompt_and_leaves_room_for_the_conversation(bot: HuggingFaceBot) -> None:
+    turns = tuple(Turn(("ana", "bot")[i % 2], f"turn {i}") for i in range(9))
+    options = HuggingFaceOptions(context_tokens=400, max_tokens=24, instructions="")
+    given = Ask(Dialogue("d", turns, evidence=(Evidence("The lamp is red."),)))
+    prompt = bot.chat.decode(fit_prompt(bot.chat, given, options))
+    assert "Passages with facts to base your answer on:\n- The lamp is red." in prompt
+    assert "turn 8" in prompt
+    silent = options.model_copy(update={"evidence_words": 0})
+    assert "lamp" not in bot.chat.decode(fit_prompt(bot.chat, given, silent))
+    endless = Ask(Dialogue("d", turns, evidence=(Evidence("灯台" * 5_000),)))
+    tokens = fit_prompt(bot.chat, endless, options)
+    assert len(tokens) <= 400
+    assert bot.chat.decode(tokens).count("turn") >= 5
+    assert bot.traits.reads_evidence

@@ -1,6 +1,7 @@
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from string import ascii_lowercase
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from tertulia import __version__, sample
-from tertulia.core.dialogue import Dialogue, Persona, Turn
+from tertulia.core.dialogue import Dialogue, Evidence, Persona, Turn
 from tertulia.core.errors import BotError, ConfigError, DataError, UnknownName, UsageError
 from tertulia.core.reply import Ask, Reply
 from tertulia.core.text import words
@@ -425,3 +426,16 @@ def test_a_symmetric_ranker_prefers_replies_to_similar_messages() -> None:
 
 def test_asymmetric_rankers_do_not_use_the_preceding_turn(ranker: Ranker) -> None:
     assert RankerBot(ranker, ReplyPool.of(DIALOGUES, ranker)).follow == 0
+
+
+def test_sentences_of_the_evidence_are_candidates_where_an_option_says_so(bot: RankerBot, ranker: Ranker) -> None:
+    reading = RankerBot(ranker, bot.pool, RankerOptions(evidence=True, candidates=20))
+    passage = Evidence("I sail my boat on the sea today. I bake.", "notes.txt")
+    wish = ask("hello, do you like boats")
+    wish = replace(wish, dialogue=replace(wish.dialogue, evidence=(passage,)))
+    own = {c.text: c for c in one(reading, wish).candidates if c.source == "notes.txt"}
+    assert set(own) == {"I sail my boat on the sea today.", "I bake."}
+    scores = reading.score([wish], [list(own)])[0]
+    assert [c.score for c in own.values()] == pytest.approx(scores, abs=1e-4)
+    assert "notes.txt" not in {c.source for c in one(bot, wish).candidates}
+    assert (reading.traits.reads_evidence, bot.traits.reads_evidence) == (True, False)

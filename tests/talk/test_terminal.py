@@ -15,6 +15,7 @@ from tertulia.core.codec import dialogue_from_json, read_lines
 from tertulia.core.dialogue import Dialogue, Persona
 from tertulia.core.errors import DataError, UnknownName, UsageError
 from tertulia.core.reply import Ask, Candidate, Piece, Provenance, Reply
+from tertulia.talk.spec import make_bot
 from tertulia.talk.terminal import ChatConfig, TerminalChat
 from tertulia.talk.transcripts import read_persona, save_dialogue
 
@@ -177,7 +178,7 @@ def test_unknown_commands_suggest_the_close_one() -> None:
     assert len(screen.all("error")) == 3
     assert texts(chat) == []
     usages = [usage.split()[0] for usage, _ in screen.last("table")]
-    commands = ["/help", "/persona", "/undo", "/again", "/why", "/history", "/save", "/bot", "/quit"]
+    commands = ["/help", "/persona", "/evidence", "/undo", "/again", "/why", "/history", "/save", "/bot", "/quit"]
     assert usages == [*commands, "Ctrl-C", "//text"]
 
 
@@ -432,3 +433,36 @@ def test_a_person_as_the_bot(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert texts(chat) == [("user", "who?"), ("bot", "it is me"), ("user", "and now?")]
     assert "user: who?" in capsys.readouterr().out
     assert "The input ended" in screen.last("error")
+
+
+def test_evidence_is_shown_changed_and_saved(tmp_path: Path) -> None:
+    file, out = tmp_path / "moon.txt", tmp_path / "chat.jsonl"
+    file.write_text("The moon is round.")
+    chat, screen = run_chat("hi", "/evidence It is \x1b[1mgrey.", f"/evidence {file}x", evidence=(str(file),), save=out)
+    notes = screen.all("note")
+    assert "Evidence (moon.txt): The moon is round." in notes
+    assert "Evidence: It is [1mgrey." in notes
+    assert any("This bot ignores evidence" in note for note in notes)
+    assert "File not found" in screen.last("error")
+    assert [passage.text for passage in saved(out)[0].evidence] == ["The moon is round.", "It is [1mgrey."]
+    chat.handle("/evidence clear")
+    assert screen.last("note") == "The conversation has no evidence."
+    assert chat.dialogue().evidence == ()
+
+
+def test_documents_are_looked_up_and_shown(tmp_path: Path) -> None:
+    (tmp_path / "moon.txt").write_text("The moon is round.")
+    (tmp_path / "photo.txt").write_bytes(b"\0")
+    spec = f"tfidf:sample?evidence=true&documents={tmp_path}&search=words"
+    chat, screen = make_chat("Is the moon round?", "/why")
+    chat.bot = make_bot(spec)
+    chat.run()
+    assert any("Skipped: photo.txt (not a text but a binary file)." in note for note in screen.all("note"))
+    assert "Looked up: moon.txt#1. Type /why to read the passages." in screen.all("note")
+    assert [("1.00", "moon.txt#1", "The moon is round.")] in screen.all("table")
+    reply = chat.dialogue().turns[-1].meta
+    assert reply["evidence"] == [{"text": "The moon is round.", "source": "moon.txt#1", "score": 1.0}]
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(DataError, match="has no texts"):
+        make_chat(documents=empty)

@@ -51,6 +51,7 @@ class Inspect:
         return {
             "turns": [[turn.speaker, turn.text] for turn in ask.dialogue.turns],
             "persona": list(persona.sentences) if persona else None,
+            "evidence": [passage.text for passage in ask.dialogue.evidence],
             "meta": dict(ask.dialogue.meta),
             "options": dict(ask.options),
             "seed": ask.seed,

@@ -133,7 +133,7 @@ def route(response: httpx.Response) -> str:
 def test_the_bots_are_listed_without_hosts_and_folders(server: Server, visitor: Any) -> None:
     bots = {bot["id"]: bot for bot in visitor(server.url).http.get("/api/bots").json()}
     assert (bots["sphinx"]["name"], bots["remote"]["summary"]) == ("sphinx", "The model acme-7b.")
-    assert all(set(bot) <= {"id", "name", "summary", "streams", "status"} for bot in bots.values())
+    assert all(set(bot) <= {"id", "name", "summary", "streams", "status", "evidence"} for bot in bots.values())
 
 
 def test_the_log_has_the_details_under_the_reference(

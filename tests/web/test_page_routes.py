@@ -21,7 +21,8 @@ def problem(answer: httpx.Response) -> dict[str, str]:
 
 def test_bots_and_personas_are_listed(page: Any) -> None:
     bots = {bot["id"]: bot for bot in page.http.get("/api/bots").json()}
-    assert bots["echo"] == {"id": "echo", "name": "echo", "summary": "Repeats what you say.", "streams": False}
+    expected = {"id": "echo", "name": "echo", "summary": "Repeats what you say.", "streams": False, "evidence": False}
+    assert bots["echo"] == expected
     assert bots["count"]["streams"] is True
     assert bots["count"]["name"] == "The Count"
     anna = {"id": "anna", "name": "Anna", "sentences": ["I like tea.", "I have two dogs."]}

@@ -29,6 +29,7 @@ ROUTES = {
     "/api/conversations/{id}/edit",
     "/api/conversations/{id}/turns/{turn}/attempts",
     "/api/conversations/{id}/turns/{turn}/choose",
+    "/api/conversations/{id}/turns/{turn}/evidence",
     "/api/conversations/{id}/turns/{turn}/why",
     "/api/search",
     "/api/conversations/{id}/stop",

@@ -14,7 +14,7 @@ from tertulia.corpus.config import ReadConfig
 from tertulia.corpus.load import load_dialogues
 from tertulia.corpus.silver.generate import SilverConfig, silver_exchanges
 from tertulia.corpus.silver.sources import grounded_dialogues
-from tertulia.corpus.silver.written import AnswerPrompts, WrittenPrompt
+from tertulia.corpus.silver.written import ReplyGenerator, WrittenPrompt
 from tertulia.corpus.split import SplitConfig, author_overlap, split_dialogues
 from tertulia.corpus.testsets import TestSetConfig, make_test_set, save_test_set
 from tertulia.corpus.write import check_target, save_dialogues, save_exchanges
@@ -75,7 +75,7 @@ def silver(settings: SilverConfig, *, as_json: bool) -> None:
     problems = Problems()
     with Bars() as bars:
         bars.step("Reading")
-        write = _answering_bot(settings.bot, settings.seed) if settings.bot else None
+        write = _writer(settings.bot, settings.seed) if settings.bot else None
         dialogues = grounded_dialogues(settings, problems)
         exchanges = silver_exchanges(dialogues, settings, write=write, progress=bars)
         save_exchanges(exchanges, settings.out)
@@ -90,8 +90,8 @@ def silver(settings: SilverConfig, *, as_json: bool) -> None:
     print_problems(problems)
 
 
-def _answering_bot(spec: str, seed: int) -> AnswerPrompts:
-    """A bot that answers prompts: the evidence, if there is any, is part of what it is told."""
+def _writer(spec: str, seed: int) -> ReplyGenerator:
+    """A bot as a writer of replies: the evidence, if there is any, is part of what it is told."""
     bot = make_bot(spec)
 
     def write(prompts: Sequence[WrittenPrompt]) -> list[str]:

@@ -3,6 +3,7 @@
 from tertulia.cli.command import command
 from tertulia.cli.help import App
 from tertulia.cli.judge_conversations import conversations
+from tertulia.cli.judge_grounding import grounding
 from tertulia.cli.judge_llm import llm, ppi
 from tertulia.cli.judge_meta import hybrid, meta, proxy
 from tertulia.cli.judge_replay import replay
@@ -99,6 +100,7 @@ def samples(settings: SamplesConfig, *, as_json: bool) -> None:
 
 
 app.command()(conversations)
+app.command()(grounding)
 app.command()(meta)
 app.command()(hybrid)
 app.command()(proxy)

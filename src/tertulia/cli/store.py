@@ -142,6 +142,7 @@ def _dialogue(conversation: Conversation) -> Dialogue:
         id=conversation.id,
         turns=tuple(Turn(turn.speaker, turn.text, meta=_meta(turn)) for turn in conversation.turns),
         personas={"bot": conversation.persona} if conversation.persona else {},
+        evidence=conversation.evidence,
         meta={
             "title": conversation.title,
             "bot": conversation.bot,

@@ -85,7 +85,7 @@ def stored_config(record: StudyRecord) -> StudyConfig:
 def labels_of(store: StudyStore, record: StudyRecord) -> LabelSet:
     """The labels of a study."""
     payloads = {unit.id: unit.payload for unit in store.units(record.id)}
-    return read_labels(stored_config(record), store.rows(record.id), payloads)
+    return read_labels(stored_config(record), store.rows(record.id), payloads, store.chats(record.id))
 
 
 class ReportStudyConfig(Config):

@@ -15,7 +15,9 @@ from tertulia.core.errors import MissingExtra, UnknownName
 
 log = logging.getLogger(__name__)
 
-_EXTRAS = dict.fromkeys(("accelerate", "gguf", "safetensors", "tokenizers", "torch", "transformers"), "models") | {
+_EXTRAS = dict.fromkeys(
+    ("accelerate", "gguf", "peft", "safetensors", "tokenizers", "torch", "transformers"), "models"
+) | {
     "lightgbm": "chatlogs",
     "psycopg": "postgres",
     "ray": "ray",

@@ -56,6 +56,17 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class Passage:
+    """A passage that a bot had when it replied: given with the conversation, or retrieved for this reply."""
+
+    text: str
+    source: str = ""
+    """Where it is from, such as `moon.txt#3`: the third passage of that file."""
+    score: float | None = None
+    """How well it fits the conversation, for retrieved ones; None for given ones."""
+
+
+@dataclass(frozen=True, slots=True)
 class Provenance:
     """Everything needed to reproduce a reply."""
 
@@ -111,6 +122,8 @@ class Reply:
     logprobs: tuple[TokenLogprob, ...] | None = None
     """The tokens of the text, with the end token if the reply has one: joined, they are the text. None unless the ask
     wants them (`Ask.top_logprobs`) and the bot knows them; a fallback text has none."""
+    evidence: tuple[Passage, ...] = ()
+    """The passages that were retrieved for it, best first; those of the ask's dialogue are not repeated here."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,9 @@ _WORD = re.compile(rf"{_PART}(?:['’\-]{_PART})*")
 # Nearly all texts are ASCII, where the same words take half the time.
 _ASCII_WORD = re.compile(r"[a-z0-9]++(?:['\-][a-z0-9]++)*+")
 _ASCII_PLAIN = {c: chr(c).lower() if chr(c).isalnum() or chr(c) in "'-" else " " for c in range(128)}
+_ASCII_PLAIN_TEXTS = _ASCII_PLAIN | {0: "\0"}
+_TOGETHER = 256
+"""How many texts are translated in one go."""
 _TOKEN = re.compile(rf"{_WORD.pattern}|[^\w\s]|_")
 _ABBREVIATIONS = frozenset("mr mrs ms dr prof st vs etc e.g i.e a.m p.m fig jr sr approx dept est u.s u.k".split())
 # The lookbehind and the possessive quantifiers keep this linear: a run of dots before an "x" is scanned only once.
@@ -89,6 +92,24 @@ def words(text: str) -> list[str]:
         plain = text.translate(_ASCII_PLAIN)
         return _ASCII_WORD.findall(plain) if "'" in plain or "-" in plain else plain.split()
     return [w.replace("’", "'") for w in _WORD.findall(text.lower())]
+
+
+def words_of_each(texts: Sequence[str]) -> list[list[str]]:
+    """The words of many texts, faster than one by one.
+
+    >>> words_of_each(["Don't panic!", "", "José"])
+    [["don't", 'panic'], [], ['josé']]
+    """
+    listed: list[list[str]] = []
+    for start in range(0, len(texts), _TOGETHER):
+        part = texts[start : start + _TOGETHER]
+        joined = "\0".join(part)
+        if joined.isascii() and joined.count("\0") == len(part) - 1:
+            plain = joined.translate(_ASCII_PLAIN_TEXTS).split("\0")
+            listed += [_ASCII_WORD.findall(one) if "'" in one or "-" in one else one.split() for one in plain]
+        else:
+            listed += [words(text) for text in part]
+    return listed
 
 
 def tokens(text: str) -> list[str]:

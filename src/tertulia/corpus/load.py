@@ -29,7 +29,7 @@ from tertulia.corpus.readers.base import (
     TextReader,
     read_records,
 )
-from tertulia.corpus.readers.records import json_document, json_lines
+from tertulia.corpus.readers.records import Record, json_document, json_lines
 from tertulia.corpus.registry import READERS
 from tertulia.corpus.shards import read_parquet
 from tertulia.corpus.write import save_dialogues as save_dialogues
@@ -48,6 +48,15 @@ class CorpusFiles(NamedTuple):
 
     files: Iterator[Path]
     reader: AnyReader | None
+
+
+class Located(NamedTuple):
+    """A dialogue or exchange, and where it was read."""
+
+    item: Item
+    file: Path
+    line: int
+    """On which it begins; 0 in a format without lines."""
 
 
 def load_dialogues(
@@ -79,6 +88,18 @@ def load_exchanges(
         return (e for dialogue in sample.dialogues(_sample_split(split)) for e in exchanges(dialogue))
     corpus = _find(Path(target), split, format)
     return (e for item in _read_all(corpus, problems) for e in _exchanges(item))
+
+
+def load_located(
+    target: str | Path, *, split: str | None = None, problems: Problems | None = None
+) -> Iterator[Located]:
+    """The dialogues and exchanges of a file or a folder with their lines, so that an error can say where they are."""
+    corpus = _find(Path(target), split, None)
+    for file in corpus.files:
+        if file.name.endswith(".parquet"):
+            yield from (Located(dialogue, file, 0) for dialogue in read_parquet(file))
+        else:
+            yield from _read_located(file, corpus.reader or recognise(file), problems)
 
 
 def holds(target: str | Path, *, split: str | None = None, format: str | None = None) -> Holds:  # noqa: A002
@@ -236,10 +257,19 @@ def _read_all(corpus: CorpusFiles, problems: Problems | None, *, wanted: Holds =
 
 
 def _read(file: Path, reader: AnyReader, problems: Problems | None) -> Iterator[Item]:
+    return (one.item for one in _read_located(file, reader, problems))
+
+
+def _read_located(file: Path, reader: AnyReader, problems: Problems | None) -> Iterator[Located]:
     decode = reader.beside(file) if reader.beside else reader.decode
+
+    def located(value: tuple[int, Json]) -> Located:
+        return Located(decode(value[1]), file, value[0])
+
     try:
         with open_text(file) as text:
-            yield from read_records(reader.records(text, file.name), decode, source=str(file), problems=problems)
+            records = (Record(r.line, (r.line, r.value), r.damage) for r in reader.records(text, file.name))
+            yield from read_records(records, located, source=str(file), problems=problems)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"Cannot read {file} to its end: {error}.") from None
 

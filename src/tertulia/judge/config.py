@@ -160,7 +160,8 @@ class PerplexityConfig(PersonaJudgeConfig):
     """Which models, on what, and what is measured beside perplexity."""
 
     runs: Annotated[Strings, Cli(argument=True)] = Field(min_length=1)
-    """Folders of training runs, each optionally followed by ?option=value; the first is the baseline."""
+    """Generative models: folders of training runs, smollm2, hf:NAME_OR_FOLDER, each optionally followed by
+    ?option=value; the first is the baseline."""
     speaker: str | None = None
     """Evaluate only turns of this speaker, or `all`. By default all; in Persona-Chat the second speaker, as in its
     paper."""

@@ -6,6 +6,7 @@ each other, each is judged in turn, the other being its user. Consecutive turns 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -201,14 +202,16 @@ def conversation_example(dialogue: Dialogue, speakers: Iterable[str]) -> Convers
     """
     wanted = set(speakers)
     with_provenance = {turn.speaker for turn in dialogue.turns if _bot_of_turn(turn)}
-    texts, judged = [], []
+    texts, judged, names = [], [], []
     for name, run in groupby(dialogue.turns, key=lambda turn: turn.speaker):
         turns = list(run)
+        names.append(name)
         texts.append("\n".join(turn.text for turn in turns))
         judged.append(name in wanted and (name not in with_provenance or any(map(_bot_of_turn, turns))))
     personas = (dialogue.persona_of(name) for name in dialogue.speakers if name in wanted)
     persona = next((persona.sentences for persona in personas if persona), ())
-    return ConversationExample(tuple(texts), tuple(judged), persona)
+    known = tuple((name, persona.sentences) for name, persona in dialogue.personas.items())
+    return ConversationExample(tuple(texts), tuple(judged), persona, tuple(names), known)
 
 
 def conversation_items(conversations: Iterable[JudgedConversation]) -> Iterator[JudgedItem]:
@@ -257,7 +260,7 @@ def describe_paths(files: Sequence[str], split: str | None) -> dict[str, Json]:
 
 
 def _read(config: ConversationsConfig, problems: Problems | None) -> Iterator[tuple[str, Dialogue]]:
-    names = _file_names(config.files)
+    names = file_names(config.files)
     for name, file in zip(names, config.files, strict=True):
         for i, dialogue in enumerate(load_dialogues(file, split=config.split or None, problems=problems)):
             if config.limit is not None and i >= config.limit:
@@ -265,10 +268,10 @@ def _read(config: ConversationsConfig, problems: Problems | None) -> Iterator[tu
             yield name, dialogue
 
 
-def _file_names(files: Sequence[str]) -> list[str]:
+def file_names(files: Sequence[str]) -> list[str]:
     """Names of files without their endings, if these differ.
 
-    >>> _file_names(["a/meena.jsonl", "human.txt.gz"]), _file_names(["a/x.jsonl", "b/x.jsonl"])
+    >>> file_names(["a/meena.jsonl", "human.txt.gz"]), file_names(["a/x.jsonl", "b/x.jsonl"])
     (['meena', 'human'], ['a/x.jsonl', 'b/x.jsonl'])
     """
     names = [Path(file).name.split(".")[0] or file for file in files]
@@ -278,7 +281,7 @@ def _file_names(files: Sequence[str]) -> list[str]:
 def _current(dialogue: Dialogue) -> Dialogue:
     """A dialogue without turns that were replaced or undone, as exports of a server have them."""
     turns = tuple(turn for turn in dialogue.turns if turn.meta.get("current") is not False)
-    return dialogue if len(turns) == len(dialogue.turns) else Dialogue(dialogue.id, turns, dialogue.personas)
+    return dialogue if len(turns) == len(dialogue.turns) else replace(dialogue, turns=turns)
 
 
 def _subjects(source: str, dialogue: Dialogue, by: By, speaker: str | None) -> dict[str, list[str]]:

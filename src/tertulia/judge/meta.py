@@ -127,7 +127,7 @@ def named_metrics(names: Sequence[str], ratings: RatedSet, *, so_far: bool = Fal
     return metrics
 
 
-_WITHOUT_DEFAULT = frozenset(("entailment", "training_turns"))
+_WITHOUT_DEFAULT = frozenset(("training_turns",))
 """Resources that have no default."""
 _NOT_BY_DEFAULT = ("log-probability per token", "seconds per reply")
 """Metrics of replies that are known only while they are generated."""
@@ -245,7 +245,7 @@ def values_by_metric(run: JudgedRun) -> dict[tuple[str, str], dict[tuple[str, st
     values: dict[tuple[str, str], dict[tuple[str, str], float]] = {}
     for score in run.scores:
         info = run.metrics[score.metric]
-        if info.unit == "rating" or info.reduction == "pooled":
+        if info.unit == "rating" or info.reduction in ("pooled", "macro-f1", "auc"):
             continue
         weights = score.weights or (1.0,) * len(score.units)
         for unit, value, weight in zip(score.units, score.values, weights, strict=True):

@@ -8,6 +8,7 @@ views: a dialogue as one of its speakers sees it, with that speaker's turns as t
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Literal, NamedTuple
 
 from tertulia.core.codec import Problems
@@ -36,7 +37,14 @@ from tertulia.judge.replies import (
     short_names,
 )
 from tertulia.judge.runs import JudgedItem, JudgedRun, Subject, describe_config, describe_subject, unique_ids
-from tertulia.metrics.likelihood import KL, PERPLEXITY, PERPLEXITY_BOUND, PERPLEXITY_PER_TOKEN
+from tertulia.judge.spelling import spelling_charge
+from tertulia.metrics.likelihood import (
+    KL,
+    PERPLEXITY,
+    PERPLEXITY_BOUND,
+    PERPLEXITY_PER_TOKEN,
+    PERPLEXITY_WITH_SPELLING,
+)
 from tertulia.metrics.metric import DialogueLikelihood, LatentTerms, Metric
 from tertulia.metrics.registry import metric_named
 from tertulia.metrics.significance import estimates
@@ -72,7 +80,9 @@ class ViewLikelihoods:
     @property
     def metrics(self) -> list[Metric]:
         """The metrics that can be computed from them."""
-        return [PERPLEXITY, PERPLEXITY_PER_TOKEN, *((PERPLEXITY_BOUND, KL) if self.kind == "importance" else ())]
+        spelled = any(one.spelling for one in self.likelihoods)
+        latent = (PERPLEXITY_BOUND, KL) if self.kind == "importance" else ()
+        return [PERPLEXITY, *((PERPLEXITY_WITH_SPELLING,) if spelled else ()), PERPLEXITY_PER_TOKEN, *latent]
 
     def scores(self, *, subject: str, setting: str) -> list[Score]:
         """One score per metric."""
@@ -97,6 +107,7 @@ class ViewLikelihoods:
             "words": sum(one.words for one in self.likelihoods),
             "tokens": sum(one.tokens for one in self.likelihoods),
             "unknown": sum(model.tokenizer.encode(text).count(UNKNOWN) for text in targets),
+            "charged": round(sum(one.spelling for one in self.likelihoods), 3),
         }
 
 
@@ -137,9 +148,13 @@ def compute_likelihoods(
 
     with eval_mode(model):
         computed = likelihoods(model, [one.view for one in views], nll=nll)
+    charge = spelling_charge(model.tokenizer)
     return ViewLikelihoods(
         tuple(views),
-        tuple(DialogueLikelihood(*c, turns=sum(one.view.own)) for c, one in zip(computed, views, strict=True)),
+        tuple(
+            DialogueLikelihood(*one, sum(view.own), charge(" ".join(compress(view.turns, view.own))) if charge else 0.0)
+            for one, (_, _, view) in zip(computed, views, strict=True)
+        ),
         "importance" if isinstance(model, LatentGenerator) else "exact",
         tuple(terms[one.view] for one in views) if terms else None,
     )
@@ -154,7 +169,7 @@ def judge_perplexity(
     importance_samples: int = 20,
     seed: int = 0,
 ) -> dict[str, Estimate]:
-    """The figures of one model, or of the folder of a run, on some dialogues: perplexity per word and per token."""
+    """The figures of one model, or of a bot's specification, on some dialogues: perplexity per word and per token."""
     views = target_views(dialogues, setting or PersonaSetting(), speaker)
     bot = load_bot(model).bot
     computed = compute_likelihoods(bot.model, views, importance_samples=importance_samples, seed=seed)
@@ -384,9 +399,13 @@ def _likelihood_notes(config: PerplexityConfig, cell: JudgedCell) -> Iterator[st
         )
     counts = cell.details["counts"]
     if counts["unknown"]:
+        share = f"{cell.subject}: {100 * counts['unknown'] / counts['tokens']:.1f} % of the tokens are unknown words"
         yield (
-            f"{cell.subject}: {100 * counts['unknown'] / counts['tokens']:.1f} % of the tokens are unknown words, and"
-            " any of them counts as predicted: a model that can spell them is at a disadvantage."
+            f"{share}, and any of them counts as predicted: compare with other models by perplexity with spelling,"
+            " which also charges their letters, under a model of characters of the training words."
+            if counts["charged"]
+            else f"{share}, and nothing says how they are spelled, so there is no perplexity with spelling: a model"
+            " that can spell them is at a disadvantage."
         )
 
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tertulia.artefacts.manifest import is_complete, read_about
 from tertulia.artefacts.word_vectors import read_word_vectors
-from tertulia.core.config import validate
+from tertulia.core.config import Config, validate
 from tertulia.core.dialogue import Dialogue, exchanges
 from tertulia.core.errors import UsageError
 from tertulia.core.score import Score
@@ -21,14 +22,20 @@ from tertulia.metrics.embeddings import NAMES as EMBEDDING_METRICS
 from tertulia.metrics.embeddings import WordVectors
 from tertulia.metrics.metric import Metric, ReplyExample
 from tertulia.metrics.registry import metrics_named
-from tertulia.models.checkpoint import read_manifest
+from tertulia.models.checkpoint import KIND, read_manifest
+from tertulia.models.decoding import PRESETS
 from tertulia.models.generator import Generator
 from tertulia.talk.bot import Bot
-from tertulia.talk.bots.generative import GenerativeBot, GenerativeOptions
+from tertulia.talk.bots.dialogue_model import DialogueModelBot
+from tertulia.talk.bots.generative import TRAIN, BaseGenerativeBot, GenerativeBot, GenerativeOptions
+from tertulia.talk.bots.huggingface import HuggingFaceBot, HuggingFaceOptions
+from tertulia.talk.registry import BOTS
 from tertulia.talk.spec import parse_spec
 
-GeneratorSource = Generator | GenerativeBot | Path | str
-"""A generative model, its bot, or the folder of its training run, optionally followed by ?option=value."""
+AnyGenerativeBot = BaseGenerativeBot[Any]
+GeneratorSource = Generator | AnyGenerativeBot | Path | str
+"""A generative model, its bot, or the bot's specification: the folder of a run, `smollm2` or hf:NAME_OR_FOLDER,
+optionally followed by ?option=value."""
 BATCH = 32
 """Contexts that a bot gets at once."""
 CHUNK = 16
@@ -38,32 +45,50 @@ CHUNK = 16
 class LoadedBot(NamedTuple):
     """A generative bot and the name of its architecture."""
 
-    bot: GenerativeBot
+    bot: AnyGenerativeBot
     architecture: str
 
 
 def load_bot(source: GeneratorSource, *, preset: str | None = None, method: str | None = None) -> LoadedBot:
-    """The bot of a generative model. Options of the run's specification win over the arguments.
+    """The bot of a generative model. Options of its specification win over the arguments.
 
     Without a preset or method, decoding is greedy, so that nothing is random. Filters are off unless the options name
     some, since the model itself is judged.
     """
-    if isinstance(source, GenerativeBot):
+    if isinstance(source, BaseGenerativeBot):
         return LoadedBot(source, type(source.model).__name__)
     if not isinstance(source, str | Path):
-        return LoadedBot(GenerativeBot(source, _options({}, preset, method)), type(source).__name__)
+        options = _options(GenerativeOptions, {}, preset, method)
+        return LoadedBot(GenerativeBot(source, options), type(source).__name__)
     spec = parse_spec(str(source))
-    folder = spec.target or spec.name
-    bot = GenerativeBot.build(folder, _options(spec.options, preset, method))
-    return LoadedBot(bot, read_manifest(Path(folder), check=False).model)
+    factory = BOTS.get(spec.name) if spec.name in BOTS else None
+    if factory is None or not issubclass(factory, BaseGenerativeBot):
+        raise UsageError(
+            f"{source} is no generative model: not the folder of a finished training run of one, nor smollm2 or"
+            " hf:NAME_OR_FOLDER.",
+            hint=TRAIN,
+        )
+    bot = factory.build(spec.target, _options(factory.Options, spec.options, preset, method))
+    if isinstance(bot, HuggingFaceBot) and not isinstance(bot, DialogueModelBot):
+        # Ranks and replies on the prompts of its perplexity: the dialogue alone, without instructions.
+        bot = DialogueModelBot(bot.generator, bot.options, spec=bot.spec)
+    folder = Path(spec.target)
+    return LoadedBot(bot, read_manifest(folder, check=False).model if is_run(folder) else spec.name)
 
 
-def _options(given: Mapping[str, str], preset: str | None, method: str | None) -> GenerativeOptions:
+def is_run(folder: Path) -> bool:
+    """Whether a folder is that of a finished training run."""
+    return is_complete(folder) and read_about(folder).get("kind") == KIND
+
+
+def _options(kind: type[Config], given: Mapping[str, str], preset: str | None, method: str | None) -> Any:
     values = {"filters": "none", **given}
     if not {"preset", "method"} & set(given):
+        if preset in PRESETS and issubclass(kind, HuggingFaceOptions):
+            method = method or PRESETS[preset].method  # chat models sample, whatever the preset, unless they are told
         defaults = {"preset": preset, "method": method or (None if preset else "greedy")}
         values |= {name: value for name, value in defaults.items() if value is not None}
-    return validate(GenerativeOptions, values, where="the decoding options")
+    return validate(kind, values, where="the decoding options")
 
 
 def short_names(specs: Sequence[str]) -> list[str]:

@@ -1,22 +1,21 @@
 """Resources of reply metrics: language models, rankers, word frequencies and entailment classifiers by specification.
 
 Each function takes a specification and returns what `tertulia.metrics.reference_free` and `follow_ups` describe as a
-protocol. The defaults are packaged models, so that they work offline; an entailment classifier is not packaged.
+protocol. The defaults are packaged models or built-in rules, so that they work offline.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
-from tertulia.artefacts.manifest import is_complete
+from tertulia.core.consistency import ConsistencyClassifier, HasRelations
 from tertulia.core.dialogue import Dialogue, Persona, Turn
 from tertulia.core.errors import UsageError
 from tertulia.core.reply import Ask
 from tertulia.corpus.load import SAMPLE, load_dialogues
 from tertulia.metrics.metric import ReplyExample
 from tertulia.metrics.reference_free import ReplyRanker, WordIdf, unit
-from tertulia.models.classifiers.entailment import EntailmentClassifier
+from tertulia.models.classifiers.consistency import DEFAULT, load_consistency
 from tertulia.models.generators.teachers import cached
 from tertulia.models.sentence_encoder import SentenceEncoder
 from tertulia.models.text_likelihood import TextScorer
@@ -96,17 +95,22 @@ def idf(spec: str) -> WordIdf:
     return WordIdf.of_texts(turn.text for dialogue in load_dialogues(spec or SAMPLE) for turn in dialogue.turns)
 
 
-def entailment(spec: str) -> EntailmentClassifier:
-    """A classifier of natural language inference. None is packaged, so one must be named."""
-    kind, _, name = spec.partition(":")
-    if is_complete(Path(spec)):
-        return EntailmentClassifier.load(spec)
-    if kind != "hf" or not name:
-        problem = f"{spec!r} does not name an entailment classifier." if spec else "No entailment classifier was given."
-        raise UsageError(
-            problem,
-            hint="Give the run folder of `tertulia train configs/entailment.toml`, --resource entailment=RUN, or a"
-            " Hugging Face classifier with the labels entailment, neutral and contradiction:"
-            " --resource entailment=hf:NAME_OR_FOLDER",
-        )
-    return EntailmentClassifier.load(name)
+def entailment(spec: str) -> ConsistencyClassifier:
+    """The built-in rules by default, or a classifier of natural language inference; every pair is classified once."""
+    return RememberingClassifier(load_consistency(spec or DEFAULT))
+
+
+class RememberingClassifier:
+    """A classifier that keeps its answers: several metrics ask for the same pairs."""
+
+    def __init__(self, classifier: ConsistencyClassifier) -> None:
+        self.classifier = classifier
+        self._rows: dict[tuple[str, str], HasRelations] = {}
+
+    def probabilities(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[HasRelations]:
+        """For each pair the probabilities of the three classes."""
+        pairs = list(zip(premises, hypotheses, strict=True))
+        new = [pair for pair in dict.fromkeys(pairs) if pair not in self._rows]
+        rows = self.classifier.probabilities([p for p, _ in new], [h for _, h in new]) if new else ()
+        self._rows.update(zip(new, rows, strict=True))
+        return [self._rows[pair] for pair in pairs]

@@ -23,6 +23,7 @@ from tertulia.judge.document import (
     write_document,
     write_html_document,
 )
+from tertulia.judge.grounding.tables import grounding_sections
 from tertulia.judge.paper_tables import Figures, paper_tables
 from tertulia.judge.report_data import embed
 from tertulia.judge.report_examples import example_section, pathology_section
@@ -50,6 +51,7 @@ TITLES = {
     "llm": "What a language model says",
     "ppi": "What people say, with the help of a judge",
     "replay": "What another bot would have said",
+    "grounding": "Whether replies rest on their evidence",
 }
 TESTED = (
     "Intervals are 95 % bootstrap intervals over clusters; p-values are of t tests on clusters, adjusted by Holm's"
@@ -104,18 +106,21 @@ def report_run(run: JudgedRun, *, plots: bool = True) -> RunReport:
     figures = run.estimates()
     comparisons = adjust(run.comparisons())
     lengths = _by_length(run)
+    labelled = run.verb == "grounding" and "ways" in run.details
+    leading = grounding_sections(run, figures, plots=plots)  # too many settings to begin with all figures
     tables = [*paper_tables(run, figures), *saved_tables(run)]
     how = "over conversations and raters" if run.raters else run.details.get("intervals", "by bootstrap over clusters")
     scores = scores_of(run)
     numbers = {one.key: i for i, one in enumerate(scores)}
-    leaderboard = figure_table(scores, figures, several=len(run.settings) > 1, hidden=bool(tables))
+    leaderboard = figure_table(scores, figures, several=len(run.settings) > 1, hidden=bool(tables or leading))
+    leaderboard = replace(leaderboard, plots=run_plots(run, figures) if plots and not leading else ())
     sections = (
-        replace(leaderboard, plots=run_plots(run, figures) if plots else ()),
+        *(leading or (leaderboard,)),
         *tables,
         comparison_section(comparisons),
         pathology_section(scores, figures, numbers),
         _length_section(run, lengths),
-        example_section(run),
+        *((leaderboard,) if labelled else (example_section(run),)),
         method_section(run),
     )
     document = Document(
@@ -125,13 +130,21 @@ def report_run(run: JudgedRun, *, plots: bool = True) -> RunReport:
         sections=tuple(s for s in sections if s.rows or s.notes or s.plots or s.examples),
         identity=identity_line(run),
     )
-    return RunReport(document, _run_json(run, figures, comparisons, lengths, tables), tuple(scores), figures)
+    return RunReport(
+        document, _run_json(run, figures, comparisons, lengths, [*leading, *tables]), tuple(scores), figures
+    )
 
 
 def saved_tables(run: JudgedRun) -> list[Section]:
     """The tables that a run was saved with, as studies are: agreement and votes are no means of scores."""
     return [
-        Section(table["title"], tuple(table["head"]), tuple(tuple(row) for row in table["rows"]), tuple(table["notes"]))
+        Section(
+            table["title"],
+            tuple(table["head"]),
+            tuple(tuple(row) for row in table["rows"]),
+            tuple(table["notes"]),
+            detail=table.get("detail", False),
+        )
         for table in run.details.get("tables", ())
     ]
 

@@ -82,7 +82,7 @@ def pathology_section(
     kinds: dict[str, str] = {}
     for one in scores:
         kind = next((kind for kind, name in PATHOLOGIES.items() if name.search(one.score.metric)), None)
-        if kind is not None:
+        if kind is not None and one.info.unit != "verdict":  # a classifier's opinion of single replies
             kinds[one.score.metric] = kind
     relevant = [one for one in scores if one.score.metric in kinds]
     if not relevant:

@@ -38,7 +38,7 @@ RESOURCES.add("idf", _REPLIES + "idf", "how rare words are: counts in the sample
 RESOURCES.add(
     "entailment",
     _REPLIES + "entailment",
-    "a run of the recipe entailment, or hf:NAME_OR_FOLDER of an inference classifier; no default",
+    "rules (built in), a run of the recipe entailment, hf:NAME_OR_FOLDER, or rules+ one of these",
 )
 MINILM_DIMENSIONS = 100
 """As many as the GloVe vectors of the papers. With fewer than all 384, average and extrema agree better with people and

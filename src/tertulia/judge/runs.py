@@ -79,7 +79,7 @@ class JudgedRun:
     """Scores, the texts behind them, and what there is to know about them."""
 
     verb: str
-    """The command: rank, perplexity, samples, profiles, curve, llm, ppi or study."""
+    """The command: rank, perplexity, samples, profiles, curve, llm, ppi, grounding or study."""
     config: Mapping[str, Json]
     """The resolved config."""
     subjects: tuple[Subject, ...]
@@ -131,9 +131,21 @@ class JudgedRun:
         return {score.key: figure for score, figure in zip(self.scores, figures, strict=True)}
 
     def comparisons(self, baseline: str | None = None) -> list[Comparison]:
-        """Every other subject against the baseline (the first one by default), where both have units in common."""
+        """Every other subject against the baseline (the first one by default), where both have units in common.
+
+        `details["compared"]` may name the settings and subjects that are compared; by default all of them.
+        """
         against = baseline or (self.subjects[0].name if self.subjects else "")
-        pairs = ((s, self.score(against, s.setting, s.metric)) for s in self.scores if s.subject != against)
+        only = self.details.get("compared") or {}
+        settings, subjects = only.get("settings"), only.get("subjects")
+        theirs = (
+            s
+            for s in self.scores
+            if s.subject != against
+            and (settings is None or s.setting in settings)
+            and (subjects is None or s.subject in subjects)
+        )
+        pairs = ((s, self.score(against, s.setting, s.metric)) for s in theirs)
         compared = (compare(s, other, self.metrics[s.metric], seed=self.seed) for s, other in pairs if other)
         return [one for one in compared if one and one.estimate.n]
 

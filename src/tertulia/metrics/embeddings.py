@@ -19,14 +19,14 @@ once, where a shorter text is filled up with copies of its last word, which chan
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tertulia.core.text import words
+from tertulia.core.text import words, words_of_each
 from tertulia.metrics.metric import Metric, ReplyExample
 
 Floats = NDArray[np.float64]
@@ -51,7 +51,7 @@ class WordVectors:
         self.index, self.matrix = index, matrix  # (words, dim)
         self._source = source
         self._missing: set[str] = set()
-        self._units: Floats | None = None
+        self._units: AnyFloats | None = None
         self._last: tuple[list[str], TextRows] | None = None
 
     @classmethod
@@ -94,10 +94,11 @@ class WordVectors:
             self.matrix = np.concatenate([self.matrix, rows]) if len(self.matrix) else rows
 
     @property
-    def units(self) -> Floats:
-        """The matrix with rows of unit length."""
+    def units(self) -> AnyFloats:
+        """The matrix with rows of unit length, in its own precision: cosines are no more precise than the vectors."""
         if self._units is None or len(self._units) != len(self.matrix):
-            self._units = unit_rows(np.asarray(self.matrix, dtype=np.float64))
+            precise = unit_rows(np.asarray(self.matrix, dtype=np.float64))
+            self._units = precise.astype(self.matrix.dtype, copy=False)
         return self._units
 
     def encode(self, texts: Sequence[str]) -> "TextRows":
@@ -105,12 +106,9 @@ class WordVectors:
         listed = list(texts)
         if self._last is not None and self._last[0] == listed:  # several metrics of one batch
             return self._last[1]
-        all_words: list[str] = []
-        counts = []
-        for text in listed:
-            own = words(text)
-            all_words += own
-            counts.append(len(own))
+        by_text = words_of_each(listed)
+        counts = [len(own) for own in by_text]
+        all_words = list(chain.from_iterable(by_text))
         if self._source is not None:
             self._look_up(self._source, set(all_words))
         owner = np.repeat(np.arange(len(listed)), counts)
@@ -230,7 +228,7 @@ def _extremes(matrix: AnyFloats, texts: TextRows) -> Floats:
     return extremes
 
 
-def _greedy(units: Floats, texts: TextRows, first: Ints, second: Ints) -> Floats:
+def _greedy(units: AnyFloats, texts: TextRows, first: Ints, second: Ints) -> Floats:
     values = np.zeros(len(first))
     widths = _WIDTHS[np.searchsorted(_WIDTHS, texts.lengths)]
     keys = widths[first] * (MAX_WORDS + 1) + widths[second]
@@ -247,10 +245,10 @@ def _greedy(units: Floats, texts: TextRows, first: Ints, second: Ints) -> Floats
     return values
 
 
-def _masked_mean(best: Floats, lengths: Ints) -> Floats:
+def _masked_mean(best: AnyFloats, lengths: Ints) -> Floats:
     """The mean over the first so many entries of each row."""
     inside = np.arange(best.shape[1]) < lengths[:, None]
-    return np.asarray((best * inside).sum(axis=1) / lengths, dtype=np.float64)
+    return np.asarray((best * inside).sum(axis=1, dtype=np.float64) / lengths, dtype=np.float64)
 
 
 def _blocks(count: int, size: int) -> Iterator[slice]:

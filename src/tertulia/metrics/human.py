@@ -40,16 +40,35 @@ def _ties(batch: Sequence[PairwiseVote]) -> list[float]:
 
 
 SENSIBLENESS = Metric(
-    "sensibleness", "rating", "mean", "share of bot turns that make sense to people", _MEENA, compute=_sensible
+    "sensibleness",
+    "rating",
+    "mean",
+    "share of bot turns that make sense to people",
+    _MEENA,
+    bounded=True,
+    compute=_sensible,
 )
 SPECIFICITY = Metric(
-    "specificity", "rating", "mean", "share of bot turns that make sense and are specific", _MEENA, compute=_specific
+    "specificity",
+    "rating",
+    "mean",
+    "share of bot turns that make sense and are specific",
+    _MEENA,
+    bounded=True,
+    compute=_specific,
 )
-SSA = Metric("SSA", "rating", "mean", "mean of sensibleness and specificity", _MEENA, compute=_ssa)
+SSA = Metric("SSA", "rating", "mean", "mean of sensibleness and specificity", _MEENA, bounded=True, compute=_ssa)
 RATING = Metric(
     "rating", "rating", "mean", "mean of people's ratings on a scale, by question", "Likert 1932", compute=_numbers
 )
-YES = Metric("share of yes", "rating", "mean", "share of people's answers that are yes, by question", compute=_numbers)
+YES = Metric(
+    "share of yes",
+    "rating",
+    "mean",
+    "share of people's answers that are yes, by question",
+    bounded=True,
+    compute=_numbers,
+)
 VOTES = Metric(
     "vote balance",
     "rating",
@@ -59,7 +78,13 @@ VOTES = Metric(
     compute=_numbers,
 )
 WINS = Metric(
-    "wins", "rating", "mean", "share of votes for the subject against another one", "Li et al. 2019", compute=_wins
+    "wins",
+    "rating",
+    "mean",
+    "share of votes for the subject against another one",
+    "Li et al. 2019",
+    bounded=True,
+    compute=_wins,
 )
 TIES = Metric(
     "ties",
@@ -68,6 +93,7 @@ TIES = Metric(
     "share of votes for neither of two subjects",
     "Ghandeharioun et al. 2019",
     higher_is_better=None,
+    bounded=True,
     compute=_ties,
 )
 PERSONA_DETECTION = Metric(
@@ -76,6 +102,7 @@ PERSONA_DETECTION = Metric(
     "mean",
     "share of chats after which people tell the bot's persona from another one",
     "Zhang et al. 2018",
+    bounded=True,
     compute=_numbers,
 )
 BEGIN_LABEL = Metric(
@@ -85,6 +112,7 @@ BEGIN_LABEL = Metric(
     "share of responses that people's answers give one of BEGIN's five labels, by label",
     "Dziri et al. 2021",
     higher_is_better=None,
+    bounded=True,
     compute=_numbers,
 )
 COOPERATIVENESS = Metric(
@@ -93,5 +121,6 @@ COOPERATIVENESS = Metric(
     "mean",
     "share of sentences that help the conversation along, as people see it",
     "Dziri et al. 2021",
+    bounded=True,
     compute=_numbers,
 )

@@ -1,14 +1,13 @@
-"""How far an automatic judge agrees with people: Cohen's kappa and correlations, with intervals over clusters.
+"""How far an automatic judge agrees with people: Cohen's kappa, with an interval over clusters.
 
-Krippendorff's alpha, which takes any number of raters, is in `agreement`. Intervals are percentile bootstrap intervals
-over clusters, such as the conversations that the judged turns belong to.
+Krippendorff's alpha, which takes any number of raters, is in `agreement`, and correlations are in `correlation`. The
+interval is a percentile bootstrap interval over clusters, such as the conversations that the judged turns belong to.
 """
 
 import math
 from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
-from scipy import stats
 
 from tertulia.core.estimate import Estimate
 from tertulia.metrics.intervals import (
@@ -54,41 +53,6 @@ def cohen_kappa(
             return np.where(expected < 1 - 1e-12, (sums[:, 0] / n - expected) / (1 - expected), np.nan)
 
     return _bootstrapped(table, clusters, kappa, level=level, resamples=resamples, seed=seed)
-
-
-def correlation(
-    first: Sequence[float],
-    second: Sequence[float],
-    clusters: Sequence[Hashable] | None = None,
-    *,
-    ranks: bool = True,
-    level: float = LEVEL,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> Estimate:
-    """Spearman's rank correlation, or Pearson's. The ranks are those of all units, also in resamples.
-
-    nan where one of the two does not vary.
-
-    >>> print(correlation([1, 2, 3, 4], [1, 3, 2, 4], resamples=0))
-    0.800 (n = 4)
-    """
-    if not len(first):
-        return Estimate(math.nan, n=0, level=level)
-    x, y = (np.asarray(values, dtype=np.float64) for values in (first, second))
-    if ranks:
-        x, y = stats.rankdata(x), stats.rankdata(y)
-    x, y = x - x.mean(), y - y.mean()
-    table = np.stack([np.ones(len(x)), x, y, x * x, y * y, x * y], axis=1)
-
-    def pearson(sums: Floats) -> Floats:
-        n, sx, sy, sxx, syy, sxy = sums.T
-        vx, vy = sxx - sx**2 / n, syy - sy**2 / n
-        varied = (vx > 1e-9 * np.maximum(sxx, 1e-300)) & (vy > 1e-9 * np.maximum(syy, 1e-300))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(varied, (sxy - sx * sy / n) / np.sqrt(vx * vy), np.nan)
-
-    return _bootstrapped(table, clusters, pearson, level=level, resamples=resamples, seed=seed)
 
 
 def _bootstrapped(

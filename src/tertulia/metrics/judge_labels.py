@@ -102,6 +102,7 @@ def _row(name: str, summary: str, compute: object, citation: str = _JUDGE, *, be
         summary,
         citation,
         better,
+        bounded=compute is not _numbers or "share" in summary,
         compute=compute,  # type: ignore[arg-type]
     )
 

@@ -24,6 +24,15 @@ def nats_and_tokens(batch: Sequence[DialogueLikelihood]) -> Pair:
     return [one.nats for one in batch], [one.tokens for one in batch]
 
 
+def spelled_nats_and_words(batch: Sequence[DialogueLikelihood]) -> Pair:
+    """Nats, spelling included, over words.
+
+    >>> spelled_nats_and_words([DialogueLikelihood(nats=6.0, words=3, tokens=3, turns=1, spelling=12.0)])
+    ([18.0], [3])
+    """
+    return [one.nats + one.spelling for one in batch], [one.words for one in batch]
+
+
 def bound_and_words(batch: Sequence[DialogueLikelihood], *, latent: Sequence[LatentTerms]) -> Pair:
     """The negative evidence lower bound over words."""
     return [terms.bound for terms in latent], [one.words for one in batch]
@@ -63,6 +72,15 @@ PERPLEXITY_PER_TOKEN = Metric(
     "perplexity per token of the model",
     higher_is_better=False,
     compute=nats_and_tokens,
+)
+PERPLEXITY_WITH_SPELLING = Metric(
+    "perplexity with spelling",
+    "dialogue",
+    "perplexity",
+    "perplexity per word, unknown words spelled by a model of characters",
+    "Witten and Bell 1991 (characters)",
+    higher_is_better=False,
+    compute=spelled_nats_and_words,
 )
 PERPLEXITY_BOUND = Metric(
     "perplexity bound",

@@ -8,10 +8,13 @@ the work of `tertulia.metrics.significance` alone, by the metric's `reduction`:
 - `perplexity`: exp(sum of the values / sum of the weights), values in nats.
 - `pooled`: a ratio of sums that depends on the set as a whole, such as distinct-n. It cannot be bootstrapped:
   resampling repeats texts, so the interval would exclude the value. It has a value and n, and no interval.
+- `share`: a ratio between 0 and 1 whose values are parts of its weights, with an interval that does not collapse at the
+  ends (accuracy, precision, recall). `f1` is 2 J / (1 + J) of such a share J.
+- `macro-f1`, `auc`: figures of labelled sets that are no sums over sums; see `tertulia.metrics.label_draws`.
 
 The batch that `compute` gets depends on the unit: `RankBatch` for ranks, a sequence of `ReplyExample`s for a reply, a
-sequence of `DialogueLikelihood`s for a dialogue, a sequence of `ConversationExample`s for a conversation. What else it
-needs is named in `needs` and passed by keyword.
+sequence of `DialogueLikelihood`s for a dialogue, a sequence of `ConversationExample`s for a conversation, a sequence of
+a classifier's verdicts on single responses for a verdict. What else it needs is named in `needs` and passed by keyword.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,8 +29,8 @@ from tertulia.core.errors import UsageError
 from tertulia.core.score import Score
 
 Floats = NDArray[np.float64]
-Unit = Literal["ranks", "reply", "dialogue", "conversation", "rating"]
-Reduction = Literal["mean", "ratio", "perplexity", "pooled"]
+Unit = Literal["ranks", "reply", "dialogue", "conversation", "rating", "verdict"]
+Reduction = Literal["mean", "ratio", "perplexity", "pooled", "share", "f1", "macro-f1", "auc"]
 
 
 class RankBatch(NamedTuple):
@@ -59,6 +62,10 @@ class ConversationExample(NamedTuple):
     """For each turn, whether it is by whom the metric is about; all of them in self-play of a bot with itself."""
     persona: tuple[str, ...] = ()
     """Sentences about the judged speaker; empty if nothing is known."""
+    speakers: tuple[str, ...] = ()
+    """Who has each turn; empty if two speakers alternate."""
+    personas: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Sentences about each speaker of whom something is known: in self-play of a bot with itself both are judged."""
 
 
 class DialogueLikelihood(NamedTuple):
@@ -72,6 +79,8 @@ class DialogueLikelihood(NamedTuple):
     """The model's own tokens."""
     turns: int
     """Target turns."""
+    spelling: float = 0.0
+    """What spelling the words outside the model's vocabulary costs on top, in nats."""
 
 
 class LatentTerms(NamedTuple):
@@ -96,6 +105,8 @@ class MetricInfo:
     """The paper it comes from."""
     higher_is_better: bool | None = True
     """None if neither direction is better."""
+    bounded: bool = False
+    """Whether its values lie between 0 and 1, such as shares: its interval then does not collapse at either end."""
 
     @property
     def info(self) -> "MetricInfo":

@@ -1,9 +1,12 @@
 """Plots as SVG text, drawn by Vega-Altair and rendered without a browser or a network."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
+import numpy as np
 import vl_convert
+from numpy.typing import NDArray
 
 from tertulia.core.estimate import Estimate
 
@@ -171,6 +174,39 @@ def heat_map(cells: dict[tuple[str, str], float], *, title: str) -> str:
     )
     width, height = (max(120, size * len(side)) for size, side in ((56, names[1]), (22, names[0])))
     return _render(alt.layer(boxes, texts).properties(width=width, height=height))
+
+
+def confusion_plot(matrix: NDArray[np.int64], labels: Sequence[str]) -> str:
+    """A confusion matrix, true labels in rows: cells are shaded by their share of the row and have count and share.
+
+    One hue from light to dark, so that it reads the same in grey; a frame marks what is right. The numbers are in the
+    cells, so it needs no legend.
+    """
+    sums = matrix.sum(axis=1)
+    rows = [
+        {
+            "true": f"{true} ({sums[i]})",
+            "predicted": predicted,
+            "share": float(matrix[i, j] / sums[i]) if sums[i] else 0.0,
+            "text": f"{matrix[i, j]}" + (f" ({matrix[i, j] / sums[i]:.2f})".replace("0.", ".") if matrix[i, j] else ""),
+            "right": i == j,
+        }
+        for i, true in enumerate(labels)
+        for j, predicted in enumerate(labels)
+    ]
+    axis: dict[str, Any] = {"labelLimit": 0, "ticks": False, "labelPadding": 6, "titlePadding": 10}
+    base = _chart(rows).encode(
+        y=alt.Y("true:N", sort=None, title="true label (count)", axis=alt.Axis(**axis)),
+        x=alt.X("predicted:N", sort=None, title="predicted label", axis=alt.Axis(**axis, orient="top", labelAngle=0)),
+    )
+    colours = alt.Scale(domain=[0, 1], range=["#faf8f3", "#7a3b12"], interpolate="rgb")
+    boxes = base.mark_rect(stroke="white", strokeWidth=2).encode(color=alt.Color("share:Q", scale=colours, legend=None))
+    frame = base.mark_rect(fill=None, stroke=INK, strokeWidth=1.5).transform_filter("datum.right")
+    texts = base.mark_text(fontSize=12).encode(
+        text="text:N", color=alt.condition("datum.share > 0.75", alt.value("white"), alt.value("black"))
+    )
+    size = {"width": 110 * len(labels), "height": 46 * len(labels)}
+    return _render(alt.layer(boxes, frame, texts).properties(**size))
 
 
 def regression_plot(

@@ -90,7 +90,7 @@ _PERSONACHAT, _UBUNTU = "Zhang et al. 2018", "Lowe et al. 2015"
 
 def _hits(name: str, k: int, *, citation: str) -> Metric:
     summary = f"share of true replies ranked among the first {k}"
-    return Metric(name, "ranks", "mean", summary, citation, compute=partial(_compute_hits, k=k))
+    return Metric(name, "ranks", "mean", summary, citation, bounded=True, compute=partial(_compute_hits, k=k))
 
 
 def _hits_among(name: str, k: int, of: int, *, citation: str) -> Metric | None:
@@ -98,7 +98,7 @@ def _hits_among(name: str, k: int, of: int, *, citation: str) -> Metric | None:
         return None
     summary = f"share of true replies ranked among the first {k} of {of}, averaged over all subsets"
     compute = partial(_compute_hits_among, k=k, of=of)
-    return Metric(name, "ranks", "mean", summary, citation, compute=compute, min_candidates=of)
+    return Metric(name, "ranks", "mean", summary, citation, bounded=True, compute=compute, min_candidates=of)
 
 
 def _one_in(name: str, of: int) -> Metric | None:
@@ -110,7 +110,15 @@ RECALL = MetricFamily("recall@K", partial(_hits, citation=_UBUNTU), "true reply 
 HITS_AMONG = MetricFamily("hits@KinM", partial(_hits_among, citation=_PERSONACHAT), "among the first K of M candidates")
 RECALL_AMONG = MetricFamily("recall@KinM", partial(_hits_among, citation=_UBUNTU), "among the first K of M candidates")
 ONE_IN = MetricFamily("1inM", _one_in, "first of M candidates")
-MRR = Metric("mrr", "ranks", "mean", "mean reciprocal rank of the true reply", "Voorhees 1999", compute=_compute_mrr)
+MRR = Metric(
+    "mrr",
+    "ranks",
+    "mean",
+    "mean reciprocal rank of the true reply",
+    "Voorhees 1999",
+    bounded=True,
+    compute=_compute_mrr,
+)
 ERROR_RATE = Metric(
     "error rate",
     "ranks",
@@ -118,5 +126,6 @@ ERROR_RATE = Metric(
     "share of cases where the true candidate is not ranked first",
     _PERSONACHAT,
     False,
+    bounded=True,
     compute=_compute_errors,
 )

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from math import log
 from statistics import fmean
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tertulia.core.consistency import ConsistencyClassifier
 from tertulia.core.text import words
 from tertulia.metrics.follow_ups import LikelihoodModel, per_token
 from tertulia.metrics.metric import Metric, ReplyExample
@@ -49,22 +50,6 @@ class ReplyRanker(Protocol):
 
     def scores(self, batch: Sequence[ReplyExample]) -> Sequence[float]:
         """How well each reply fits its context, higher is better."""
-        ...
-
-
-class Entailed(NamedTuple):
-    """What a classifier says about a premise and a hypothesis: probabilities that sum to 1."""
-
-    entailment: float
-    neutral: float
-    contradiction: float
-
-
-class EntailmentModel(Protocol):
-    """The resource "entailment"."""
-
-    def probabilities(self, premises: Sequence[str], hypotheses: Sequence[str]) -> Sequence[Entailed]:
-        """For each pair, whether the premise entails or contradicts the hypothesis."""
         ...
 
 
@@ -142,12 +127,13 @@ def unit(vectors: NDArray[Any]) -> NDArray[np.float64]:
     return np.asarray(wide / np.where(size > 0, size, 1.0))
 
 
-def persona_relation(batch: Sequence[ReplyExample], *, entailment: EntailmentModel, relation: str) -> list[float]:
+def persona_relation(batch: Sequence[ReplyExample], *, entailment: ConsistencyClassifier, relation: str) -> list[float]:
     """The highest probability that a persona sentence, as the premise, has this relation to the reply.
 
+    >>> from tertulia.core.consistency import RelationProbabilities as Row
     >>> class Opposite:
     ...     def probabilities(self, premises, hypotheses):
-    ...         return [Entailed(0.1, 0.1, 0.8) if "cats" in p else Entailed(0, 1, 0) for p in premises]
+    ...         return [Row(0.1, 0.1, 0.8) if "cats" in p else Row(0, 1, 0) for p in premises]
     >>> batch = [ReplyExample("I hate cats.", persona=("I sail.", "I love cats.")), ReplyExample("Hi.")]
     >>> persona_relation(batch, entailment=Opposite(), relation="contradiction")
     [0.8, nan]

@@ -65,6 +65,11 @@ METRICS.add("copied run of N turns", _RUNS + "COPIED", "share of conversations w
 _LIKELIHOOD = "tertulia.metrics.likelihood:"
 METRICS.add("perplexity", _LIKELIHOOD + "PERPLEXITY", "perplexity per word, whatever the model's tokens")
 METRICS.add("perplexity per token", _LIKELIHOOD + "PERPLEXITY_PER_TOKEN", "perplexity per token of the model")
+METRICS.add(
+    "perplexity with spelling",
+    _LIKELIHOOD + "PERPLEXITY_WITH_SPELLING",
+    "perplexity per word, unknown words spelled by a model of characters",
+)
 METRICS.add("perplexity bound", _LIKELIHOOD + "PERPLEXITY_BOUND", "perplexity per word by the evidence lower bound")
 METRICS.add("KL", _LIKELIHOOD + "KL", "KL divergence between posterior and prior, in nats per turn")
 METRICS.add("log-probability per token", _LIKELIHOOD + "LOGPROB", "of a generated reply, under the model itself")
@@ -85,6 +90,12 @@ METRICS.add("specificity by idf", _REFERENCE_FREE + "IDF", "how rare the words o
 METRICS.add("genericness", _REFERENCE_FREE + "GENERIC", "similarity of a reply to replies that fit any context")
 METRICS.add("contradicts persona", _REFERENCE_FREE + "CONTRADICTS", "whether a persona sentence contradicts a reply")
 METRICS.add("entailed by persona", _REFERENCE_FREE + "ENTAILED", "whether a persona sentence entails a reply")
+_CONSISTENCY = "tertulia.metrics.consistency:"
+for _what in ("turns", "replies"):
+    for _verb in ("contradicting", "neutral to", "entailed by"):
+        for _premises in ("persona", "own turns"):
+            _name = f"{_what} {_verb} {_premises}"
+            METRICS.add(_name, _CONSISTENCY + _name.upper().replace(" ", "_"), f"share of {_name}")
 
 _HUMAN = "tertulia.metrics.human:"
 METRICS.add("sensibleness", _HUMAN + "SENSIBLENESS", "share of bot turns that make sense to people")
@@ -100,6 +111,25 @@ METRICS.add(
 )
 METRICS.add("BEGIN label", _HUMAN + "BEGIN_LABEL", "share of responses with each of BEGIN's five labels")
 METRICS.add("cooperativeness", _HUMAN + "COOPERATIVENESS", "share of sentences that help the conversation along")
+
+_CLASSIFICATION = "tertulia.metrics.classification:"
+METRICS.add("label accuracy", _CLASSIFICATION + "ACCURACY", "share of responses whose label a classifier predicts")
+METRICS.add("label precision", _CLASSIFICATION + "PRECISION", "share of the predictions of a label that are right")
+METRICS.add("label recall", _CLASSIFICATION + "RECALL", "share of the responses of a label that are found")
+METRICS.add("label F1", _CLASSIFICATION + "F1", "harmonic mean of precision and recall of a label")
+METRICS.add("macro-F1", _CLASSIFICATION + "MACRO_F1", "mean F1 of the labels that occur")
+METRICS.add("ROC-AUC", _CLASSIFICATION + "ROC_AUC", "how probably a supported response scores higher than another")
+for _label in "entailment hallucination off-topic generic contradiction".split():
+    METRICS.add(
+        f"grounding: {_label}",
+        f"tertulia.metrics.grounding:{_label.replace('-', '_').upper()}",
+        f"share of replies that a classifier labels {_label}",
+    )
+METRICS.add(
+    "grounding: attributable claims",
+    "tertulia.metrics.grounding:CLAIMS",
+    "share of supported replies among those that are not generic",
+)
 
 _JUDGE = "tertulia.metrics.judge_labels:"
 METRICS.add("sensibleness (judge)", _JUDGE + "SENSIBLENESS", "share of turns that make sense to an automatic judge")

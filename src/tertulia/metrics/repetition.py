@@ -138,14 +138,26 @@ def _mean(values: Iterable[float]) -> float:
 def _seq_rep(name: str, n: int) -> Metric:
     summary, citation = f"share of {n}-grams that a reply repeats from itself", "Welleck et al. 2020"
     return Metric(
-        name, "reply", summary=summary, citation=citation, higher_is_better=False, compute=partial(repeated_ngrams, n=n)
+        name,
+        "reply",
+        summary=summary,
+        citation=citation,
+        higher_is_better=False,
+        bounded=True,
+        compute=partial(repeated_ngrams, n=n),
     )
 
 
 def _context_rep(name: str, n: int) -> Metric:
     summary, citation = f"share of {n}-grams of a reply that stand in an earlier turn", "See et al. 2019"
     return Metric(
-        name, "reply", summary=summary, citation=citation, higher_is_better=None, compute=partial(context_ngrams, n=n)
+        name,
+        "reply",
+        summary=summary,
+        citation=citation,
+        higher_is_better=None,
+        bounded=True,
+        compute=partial(context_ngrams, n=n),
     )
 
 
@@ -158,6 +170,7 @@ SELF_REPETITION = Metric(
     "share of bigrams that a speaker has used in earlier turns",
     "See et al. 2019",
     False,
+    bounded=True,
     compute=self_repetition,
 )
 PARROTING = Metric(
@@ -167,6 +180,7 @@ PARROTING = Metric(
     "share of bigrams that stand in the partner's last turn",
     "See et al. 2019",
     False,
+    bounded=True,
     compute=parroting,
 )
 LOOP = Metric(
@@ -175,5 +189,6 @@ LOOP = Metric(
     "mean",
     "share of conversations in which a speaker repeats a turn, or an exchange recurs",
     higher_is_better=False,
+    bounded=True,
     compute=loop,
 )

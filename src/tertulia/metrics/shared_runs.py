@@ -164,6 +164,7 @@ def _copied(name: str, n: int) -> Metric:
         f"share of conversations with a run of {n} turns that stands in the training set",
         PAPER,
         False,
+        bounded=True,
         compute=partial(copied_runs, n=n),
         needs=("training_turns",),
     )

@@ -1,11 +1,16 @@
 """From values to figures: the only place that reduces the values of scores and gives them intervals.
 
 Intervals are percentile bootstrap intervals (Efron 1979) over clusters: whole dialogues are drawn, since replies of one
-dialogue are not independent and drawing them one by one would make the interval too narrow. Every figure is a sum over
-a sum (for a mean, the denominators are ones), so one set of draws serves any number of columns; drawing is what costs.
+dialogue are not independent and drawing them one by one would make the interval too narrow. A share of none or all of
+the cases is the same in every draw: its interval is Wilson's (1927), with as many cases as clusters. Every figure is a
+sum over a sum (for a mean, the denominators are ones), so one set of draws serves any number of columns; drawing is
+what costs.
 
 Two scores are compared paired, on the units they share: what is easy for one subject is mostly easy for the other, so
 the difference is more certain than the two figures are.
+
+Shares (accuracy, precision) have Wilson's interval for an effective number of clusters, which does not collapse at 0
+and 1; macro-F1 and ROC-AUC are bootstrapped too, by `label_draws`.
 
 Human ratings depend on their conversation and on their rater: `crossed_means` and `crossed_estimate` are for them, by
 the two-way variance of `intervals`. The pigeonhole bootstrap remains for comparison.
@@ -28,13 +33,16 @@ from tertulia.metrics.intervals import (
     RESAMPLES,
     Codes,
     Floats,
+    QuotientDraws,
     cluster_codes,
-    cluster_weights,
     crossed_variance,
     percentile_interval,
+    pigeonhole_means,
+    share_interval,
     t_interval,
     wilson_interval,
 )
+from tertulia.metrics.label_draws import SET_REDUCTIONS, LabelDraws
 from tertulia.metrics.metric import MetricInfo
 
 
@@ -109,14 +117,14 @@ def by_group(
     """For each score the figure of each group of units, such as replies by length of context, from the same draws.
 
     `groups` maps unit ids to groups, in whose order of appearance the figures come; groups without a unit are left out.
-    Pooled metrics have none: what a unit adds to them depends on the units of other groups before it.
+    Pooled metrics and figures of labelled sets have none: what a unit adds depends on the units of other groups.
     """
     names = list(dict.fromkeys(groups.values()))
     keys: list[tuple[int, str]] = []
     parts: list[_Part] = []
     for i, score in enumerate(scores):
         info = metrics[score.metric]
-        if info.reduction == "pooled":
+        if info.reduction in ("pooled", *SET_REDUCTIONS):
             continue
         column, group_of = _columns(score, info), np.array([groups.get(unit, "") for unit in score.units])
         for name in names:
@@ -212,20 +220,10 @@ def paired_difference(
     >>> print(paired_difference(one, two, MetricInfo("mrr", "ranks")))
     0.500 [0.000, 1.000] (n = 2)
     """
-    return _paired(score, baseline, metric, level=level, resamples=resamples, seed=seed, ratio=False)
-
-
-def paired_ratio(
-    score: Score,
-    baseline: Score,
-    metric: MetricInfo,
-    *,
-    level: float = LEVEL,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> Estimate:
-    """The first score's figure as a multiple of the other one's, on the units that both have; n is their number."""
-    return _paired(score, baseline, metric, level=level, resamples=resamples, seed=seed, ratio=True)
+    if metric.reduction == "pooled":
+        raise ValueError(f"{metric.name} is computed for a set as a whole: it cannot be compared unit by unit")
+    draws, n = _draws_of_two(score, baseline, metric, paired=True)
+    return _contrast(draws, metric, n, level=level, resamples=resamples, seed=seed, ratio=False)
 
 
 def bootstrap_mean(
@@ -293,7 +291,7 @@ def crossed_means(
         rows = ~np.isnan(column)
         values, both = column[rows], [cluster_codes(code[rows].tolist())[0] for code in codes]
         if method == "pigeonhole" and len(values):
-            low, high = percentile_interval(_pigeonhole_means(values, *both, resamples=resamples, seed=seed), level)
+            low, high = percentile_interval(pigeonhole_means(values, *both, resamples=resamples, seed=seed), level)
             figures.append(Estimate(float(values.mean()), low, high, n=len(values), level=level))
         else:
             figures.append(_robust_mean(values, both, bounds, level))
@@ -342,21 +340,6 @@ def _robust_mean(
     return Estimate(mean, low + span * ends[0], low + span * ends[1], n=n, level=level)
 
 
-def _pigeonhole_means(values: Floats, first: Codes, second: Codes, *, resamples: int, seed: int) -> Floats:
-    """Means of resamples in which both clusterings are drawn, independently of each other."""
-    counts = int(first.max()) + 1, int(second.max()) + 1
-    blocks = []
-    weights = [
-        cluster_weights(count, resamples=resamples, seed=seed + k, width=max(len(values), *counts))
-        for k, count in enumerate(counts)
-    ]
-    for by_first, by_second in zip(*weights, strict=True):
-        times = by_first[:, first] * by_second[:, second]
-        with np.errstate(invalid="ignore"):
-            blocks.append(times @ values / times.sum(axis=1))
-    return np.concatenate(blocks)
-
-
 class _Part(NamedTuple):
     """A figure to be: the cluster of each unit, and rows of (numerator, denominator)."""
 
@@ -367,76 +350,68 @@ class _Part(NamedTuple):
 
 def _reduce(parts: Sequence[_Part], *, level: float, resamples: int, seed: int) -> list[Estimate]:
     """The figures of all parts; those with the same clusters share their draws."""
-    together: dict[frozenset[str], list[int]] = defaultdict(list)
+    together: dict[tuple[str, frozenset[str]], list[int]] = defaultdict(list)
     for i, part in enumerate(parts):
-        together[frozenset(part.clusters)].append(i)
+        together[_family(part.metric), frozenset(part.clusters)].append(i)
     figures = [Estimate(math.nan, n=0, level=level)] * len(parts)
-    for members in together.values():
-        totals, sampled = _Draws([(parts[i].clusters, parts[i].rows) for i in members]).sums(resamples, seed)
-        for k, i in enumerate(members):
-            figures[i] = _estimate(totals[k], sampled[:, k], parts[i].metric, _n(parts[i].rows, parts[i].metric), level)
+    for (family, _), members in together.items():
+        own = [parts[i] for i in members]
+        if family == "share":
+            reduced = [_share_estimate(part, level) for part in own]
+        elif family == "sums":
+            totals, sampled = QuotientDraws([(part.clusters, part.rows) for part in own]).sums(resamples, seed)
+            reduced = [_estimate(totals[k], sampled[:, k], part, level) for k, part in enumerate(own)]
+        else:
+            reduced = _set_estimates(own, level=level, resamples=resamples, seed=seed)
+        for i, figure in zip(members, reduced, strict=True):
+            figures[i] = figure
     return figures
 
 
-class _Draws:
-    """Sums by cluster of several columns, and what they come to when clusters are drawn with replacement."""
+def _family(metric: MetricInfo) -> str:
+    """How a metric gets its interval: by sums of draws, as a share, or as a figure of a labelled set."""
+    if metric.reduction in ("share", "f1"):
+        return "share"
+    return metric.reduction if metric.reduction in SET_REDUCTIONS else "sums"
 
-    def __init__(self, parts: Sequence[tuple[Sequence[str], Floats]]) -> None:
-        """Each part: the cluster of each row, and rows of (numerator, denominator)."""
-        every = np.unique(np.concatenate([np.asarray(clusters, dtype=np.str_) for clusters, _ in parts]))
-        self._sums = np.zeros((len(every), len(parts), 2))
-        for k, (clusters, rows) in enumerate(parts):
-            if len(rows):
-                np.add.at(self._sums[:, k], np.searchsorted(every, np.asarray(clusters, dtype=np.str_)), rows)
 
-    def sums(self, resamples: int, seed: int) -> tuple[Floats, Floats]:
-        """Totals (parts, 2), and totals of each resample (resamples, parts, 2)."""
-        count, width, _ = self._sums.shape
-        flat = self._sums.reshape(count, width * 2)
-        sampled = np.empty((resamples, width * 2))
-        if count == 0:
-            return self._sums.sum(axis=0), np.full((resamples, width, 2), np.nan)
-        start = 0
-        for times in cluster_weights(count, resamples=resamples, seed=seed):
-            with np.errstate(invalid="ignore"):  # 0 times an infinite sum
-                sampled[start : start + len(times)] = times @ flat
-            start += len(times)
-        return self._sums.sum(axis=0), sampled.reshape(resamples, width, 2)
+def _share_estimate(part: _Part, level: float) -> Estimate:
+    n = _n(part.rows, part.metric)
+    ends = share_interval(part.rows, cluster_codes(part.clusters)[0], level=level)
+    low, high = (float(_figure(np.array([end, 1.0]), part.metric)) for end in ends)
+    return Estimate(float(_figure(part.rows.sum(axis=0), part.metric)), low, high, n=n, level=level)
 
-    def p_value(self) -> float:
-        """Of no difference between the quotients of two parts: a t test on what each cluster adds to it (linearised).
 
-        The bootstrap cannot give p-values below 1/2,000, which a correction for many comparisons needs. With few
-        clusters p is no lower than that of an exact test, in which every cluster may have either sign.
-        """
-        present = self._sums[..., 1] != 0
-        used = self._sums[present.any(axis=1)]
-        count, totals = len(used), used.sum(axis=0)
-        if count < 2 or not totals[:, 1].all() or not np.isfinite(totals).all():
-            return math.nan
-        quotients = totals[:, 0] / totals[:, 1]
-        influence = (used[..., 0] - quotients * used[..., 1]) / totals[:, 1]
-        error = math.sqrt(count / (count - 1) * float(((influence[:, 0] - influence[:, 1]) ** 2).sum()))
-        difference = abs(float(quotients[0] - quotients[1]))
-        if difference <= 1e-12 * float(np.abs(quotients).max()):
-            return 1.0
-        p = 2 * float(special.stdtr(count - 1, -difference / error)) if error else 0.0
-        return max(p, 2.0 ** (1 - count))
+def _set_estimates(parts: Sequence[_Part], *, level: float, resamples: int, seed: int) -> list[Estimate]:
+    """Of macro-F1 or of ROC-AUC."""
+    draws = LabelDraws([(part.clusters, part.rows) for part in parts], parts[0].metric.reduction)
+    figures = draws.intervals(level=level, resamples=resamples, seed=seed)
+    return [Estimate(*f, n=_n(part.rows, part.metric), level=level) for f, part in zip(figures, parts, strict=True)]
+
+
+def _draws(parts: Sequence[tuple[Sequence[str], Floats]], metric: MetricInfo) -> QuotientDraws | LabelDraws:
+    return LabelDraws(parts, metric.reduction) if _family(metric) in SET_REDUCTIONS else QuotientDraws(parts)
 
 
 def _columns(score: Score, metric: MetricInfo) -> Floats:
-    """Rows of (numerator, denominator), one per unit; units without a value are zeros, and so do not count."""
+    """Rows of (numerator, denominator), one per unit; units without a value are zeros, and so do not count.
+
+    Verdicts of labelled sets keep their values and weights as they are.
+    """
     values = np.asarray(score.values, dtype=np.float64)
     if metric.reduction != "mean" and score.units and not score.weights:
         raise ValueError(f"the metric {metric.name!r} is reduced by {metric.reduction}, but its score has no weights")
-    weighted = metric.reduction != "mean"
-    weights = np.asarray(score.weights, dtype=np.float64) if weighted else np.ones(len(values))
+    weights = np.ones(len(values)) if metric.reduction == "mean" else np.asarray(score.weights, dtype=np.float64)
+    if metric.reduction in SET_REDUCTIONS:
+        return np.stack([values, weights], axis=1)
     missing = np.isnan(values)
     return np.stack([np.where(missing, 0.0, values), np.where(missing, 0.0, weights)], axis=1)
 
 
 def _n(column: Floats, metric: MetricInfo) -> int:
     """Units with a value; of a pooled metric, what was pooled (n-grams, for distinct-n)."""
+    if metric.reduction in SET_REDUCTIONS:
+        return int((~np.isnan(column[:, 0])).sum())
     return round(float(column[:, 1].sum())) if metric.reduction == "pooled" else int((column[:, 1] != 0).sum())
 
 
@@ -444,30 +419,29 @@ def _figure(sums: Floats, metric: MetricInfo) -> Floats:
     """Numerator over denominator, in the last axis; nan where the denominator is zero."""
     with np.errstate(invalid="ignore", divide="ignore"):
         quotient = np.where(sums[..., 1] != 0, sums[..., 0] / sums[..., 1], np.nan)
+        if metric.reduction == "f1":  # of the share of right cases among those that are true or predicted
+            quotient = 2 * quotient / (1 + quotient)
         return np.asarray(np.exp(quotient) if metric.reduction == "perplexity" else quotient, dtype=np.float64)
 
 
-def _estimate(total: Floats, sampled: Floats, metric: MetricInfo, n: int, level: float) -> Estimate:
+def _estimate(total: Floats, sampled: Floats, part: _Part, level: float) -> Estimate:
+    metric, n = part.metric, _n(part.rows, part.metric)
     value = float(_figure(total, metric))
     if n == 0 or metric.reduction == "pooled":
         return Estimate(value, n=n, level=level)
+    if metric.bounded and value in (0.0, 1.0):  # all draws are alike, which is no certainty: as many cases as clusters
+        clusters = {cluster for cluster, row in zip(part.clusters, part.rows, strict=True) if row[1]}
+        return Estimate(value, *wilson_interval(value, len(clusters), level=level), n=n, level=level)
     return Estimate(value, *percentile_interval(_figure(sampled, metric), level), n=n, level=level)
 
 
-def _paired(
-    score: Score, baseline: Score, metric: MetricInfo, *, level: float, resamples: int, seed: int, ratio: bool
-) -> Estimate:
-    if metric.reduction == "pooled":
-        raise ValueError(f"{metric.name} is computed for a set as a whole: it cannot be compared unit by unit")
-    draws, n = _draws_of_two(score, baseline, metric, paired=True)
-    return _contrast(draws, metric, n, level=level, resamples=resamples, seed=seed, ratio=ratio)
-
-
-def _draws_of_two(score: Score, baseline: Score, metric: MetricInfo, *, paired: bool) -> tuple[_Draws, int]:
+def _draws_of_two(
+    score: Score, baseline: Score, metric: MetricInfo, *, paired: bool
+) -> tuple[QuotientDraws | LabelDraws, int]:
     """Two scores as parts, on the units that both have or on all of either; and the number of units."""
     if not paired:
         columns = [_columns(one, metric) for one in (score, baseline)]
-        draws = _Draws([(one.clusters, column) for one, column in zip((score, baseline), columns, strict=True)])
+        draws = _draws([(one.clusters, column) for one, column in zip((score, baseline), columns, strict=True)], metric)
         counts = [_n(column, metric) for column in columns]
         return draws, sum(counts) if all(counts) else 0
     shared = shared_units(score, baseline)
@@ -477,16 +451,28 @@ def _draws_of_two(score: Score, baseline: Score, metric: MetricInfo, *, paired: 
     for one in (score, baseline):
         row = {unit: i for i, unit in enumerate(one.units)}
         parts.append((clusters, _columns(one, metric)[[row[unit] for unit in shared]]))
-    return _Draws(parts), len(shared)
+    return _draws(parts, metric), len(shared)
 
 
 def _contrast(
-    draws: _Draws, metric: MetricInfo, n: int, *, level: float, resamples: int, seed: int, ratio: bool
+    draws: QuotientDraws | LabelDraws,
+    metric: MetricInfo,
+    n: int,
+    *,
+    level: float,
+    resamples: int,
+    seed: int,
+    ratio: bool,
 ) -> Estimate:
     if n == 0:
         return Estimate(math.nan, n=0, level=level)
-    totals, sampled = draws.sums(resamples, seed)
-    (value,), values = (_compared(_figure(sums, metric), ratio=ratio) for sums in (totals[None], sampled))
+    if isinstance(draws, LabelDraws):
+        total, sampled = draws.figures(resamples, seed)
+        figures = total[None], sampled
+    else:
+        totals, sums = draws.sums(resamples, seed)
+        figures = _figure(totals[None], metric), _figure(sums, metric)
+    (value,), values = (_compared(one, ratio=ratio) for one in figures)
     return Estimate(float(value), *percentile_interval(values, level), n=n, level=level)
 
 

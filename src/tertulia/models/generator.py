@@ -9,7 +9,7 @@ batch that is being decoded. Decoding, filters, training and evaluation use noth
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, Self, runtime_checkable
 
@@ -37,6 +37,9 @@ class DialogueView:
     """Persona sentences of that speaker."""
     partner: tuple[str, ...] = ()
     """Persona sentences of the other speaker, if the model is shown them."""
+    evidence: tuple[str, ...] = field(default=(), repr=False)
+    """Passages that the dialogue refers to. Fine-tuned language models read them, our own architectures do not; so they
+    are no part of `texts`, nor of the representation that identifies runs."""
 
     @property
     def texts(self) -> tuple[str, ...]:

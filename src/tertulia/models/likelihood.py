@@ -41,6 +41,7 @@ def view_as(dialogue: Dialogue, speaker: str, scope: PersonaScope = "both") -> D
         own=tuple(turn.speaker == speaker for turn in dialogue.turns),
         persona=tuple(text for own, text in sentences if own and scope in ("own", "both")),
         partner=tuple(text for own, text in sentences if not own and scope in ("their", "both")),
+        evidence=tuple(passage.text for passage in dialogue.evidence),
     )
 
 

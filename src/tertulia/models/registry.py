@@ -31,6 +31,8 @@ class Architecture:
     """How it is trained, as `module:attribute`: a `Recipe`, or a function that makes one from the row's name."""
     summary: str
     """One line of help."""
+    bot: str = ""
+    """The bot that talks with it, as `module:attribute`, if not the one of all models of its kind."""
 
 
 class Architectures:
@@ -115,6 +117,14 @@ for _row in (
         "tertulia.models.generators.vhcr:VHCR",
         "tertulia.train.recipes.hred:VHCR_RECIPE",
         "HRED with latent variables for each utterance and for the conversation",
+    ),
+    Architecture(
+        "finetune",
+        "generator",
+        "tertulia.models.hf.finetuned:FinetunedGenerator",
+        "tertulia.train.recipes.finetune:RECIPE",
+        "a Hugging Face language model fine-tuned on dialogues, with low-rank adapters or as a whole",
+        "tertulia.talk.bots.finetuned:FinetunedBot",
     ),
     Architecture(
         "starspace",

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, get_args
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
-from tertulia.core.codec import persona_to_json
-from tertulia.core.dialogue import Json, Persona
+from tertulia.core.codec import evidence_to_json, persona_to_json
+from tertulia.core.dialogue import Evidence, Json, Persona
 from tertulia.core.errors import TertuliaError, UsageError
 from tertulia.core.text import squash
 from tertulia.store import statements as sql
@@ -81,14 +81,16 @@ class ConversationStore(ConversationReader):
         persona: Persona | None = None,
         title: str = "",
         id: str | None = None,  # noqa: A002 - an id is called id everywhere
+        *,
+        evidence: Sequence[Evidence] = (),
     ) -> Conversation:
         """Add a conversation without turns."""
         check_names(owner=owner, bot=bot, id=id)
         check_text(title, "title")
         now = datetime.now(UTC)
-        new = Conversation(id or new_id(), owner, title, bot, persona, now, now)
+        new = Conversation(id or new_id(), owner, title, bot, persona, now, now, evidence=tuple(evidence))
         row = {"id": new.id, "owner": owner, "title": title, "bot": bot, "persona": _persona_json(persona)}
-        row |= {"next_position": 0, "created": now, "updated": now}
+        row |= {"evidence": _evidence_json(evidence), "next_position": 0, "created": now, "updated": now}
 
         def add(connection: Connection) -> Conversation:
             try:
@@ -109,13 +111,15 @@ class ConversationStore(ConversationReader):
         bot: str | None = None,
         persona: Persona | Unset | None = UNSET,
         title: str | None = None,
+        evidence: Sequence[Evidence] | None = None,
     ) -> Conversation:
-        """Change what is given; a persona of None removes the persona."""
+        """Change what is given; a persona of None removes the persona, no passages remove the evidence."""
         check_names(owner=owner, bot=bot)
         check_id(id, "conversation")
         check_text(title or "", "title")
         changes: dict[str, Any] = {} if persona is UNSET else {"persona": _persona_json(persona)}
         changes |= {name: value for name, value in (("bot", bot), ("title", title)) if value is not None}
+        changes |= {} if evidence is None else {"evidence": _evidence_json(evidence)}
 
         def change(connection: Connection) -> Conversation:
             owned_row(connection, id, owner, lock=True)
@@ -472,3 +476,7 @@ def _earlier_exchange(
 
 def _persona_json(persona: Persona | None) -> Json:
     return json_value(None if persona is None else persona_to_json(persona), "persona")
+
+
+def _evidence_json(evidence: Sequence[Evidence]) -> Json:
+    return json_value([evidence_to_json(passage) for passage in evidence] or None, "evidence")

@@ -7,6 +7,7 @@ gives way to its predecessor; `current` marks the one that counts, and all the o
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from functools import partial
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, Select, bindparam, insert, select, update
@@ -15,7 +16,7 @@ from tertulia.core.dialogue import Json
 from tertulia.store.records import NotFound
 from tertulia.store.schema import assignment_conversations, assignments, labels, study_units, turns
 from tertulia.store.study_base import StudyBase, assignment_row, check_live, conversations_of, study_row
-from tertulia.store.study_records import KeyReused, LabelRecord, LabelRow, NewLabel
+from tertulia.store.study_records import HeldTurn, KeyReused, LabelRecord, LabelRow, NewLabel
 from tertulia.store.validation import check_names, json_value
 
 ASSIGNMENTS_PER_PAGE = 100
@@ -143,6 +144,27 @@ class StudyLabels(StudyBase):
         for start in range(0, len(all_ids), ASSIGNMENTS_PER_PAGE):
             page = all_ids[start : start + ASSIGNMENTS_PER_PAGE]
             yield from self._database.read(partial(_label_rows, ids=page, history=history))
+
+    def chats(self, study: str) -> dict[str, tuple[HeldTurn, ...]]:
+        """The current turns of the conversations that were held for submitted assignments, by conversation."""
+        link = assignment_conversations.c
+        held = (
+            select(*(turns.c[name] for name in ("conversation", *HeldTurn._fields)))
+            .join(assignment_conversations, link.conversation == turns.c.conversation)
+            .join(assignments, _A.id == link.assignment)
+            .where(_A.study == study, _A.state == "submitted", turns.c.current, turns.c.status == "done")
+            .order_by(turns.c.conversation, turns.c.position)
+            .distinct()
+        )
+
+        def read(connection: Connection) -> dict[str, tuple[HeldTurn, ...]]:
+            rows = connection.execute(held.add_columns(turns.c.position)).all()
+            return {
+                conversation: tuple(HeldTurn(row.id, row.speaker, row.text) for row in own)
+                for conversation, own in groupby(rows, key=lambda row: row.conversation)
+            }
+
+        return self._database.read(read)
 
 
 def _labels_of(connection: Connection, assignment: str) -> list[LabelRecord]:

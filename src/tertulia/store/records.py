@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Final, Literal
 
-from tertulia.core.dialogue import Json, Persona
+from tertulia.core.dialogue import Evidence, Json, Persona
 from tertulia.core.errors import TertuliaError
 
 TurnStatus = Literal["done", "pending", "stopped", "failed"]
@@ -48,7 +48,7 @@ class StoredTurn:
     bot: str | None = None
     """Public id of the bot that generated it."""
     reply: dict[str, Json] | None = None
-    """The bot's record of its reply: provenance, score, candidates, seconds, finish, usage, note."""
+    """The bot's record of its reply: provenance, score, candidates, seconds, finish, usage, note, evidence."""
     replaces: str | None = None
     """Id of the turn that it regenerates or, for a user's turn, of the earlier version of the message."""
     current: bool = True
@@ -71,6 +71,8 @@ class Conversation:
     created: datetime
     updated: datetime
     turns: tuple[StoredTurn, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    """What its next replies should rest on."""
 
 
 @dataclass(frozen=True, slots=True)

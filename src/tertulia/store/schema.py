@@ -77,6 +77,8 @@ conversations = Table(
     Column("title", Text, nullable=False),
     Column("bot", Text, nullable=False),
     Column("persona", JSON(none_as_null=True)),
+    # Passages that replies should rest on; those that a reply had are in its own record.
+    Column("evidence", JSON(none_as_null=True)),
     # The position of the next turn; undone turns keep theirs, so this never decreases.
     Column("places", Integer, key="next_position", nullable=False),
     # The number of current turns, so that a list of conversations need not count them.

@@ -27,7 +27,7 @@ from sqlalchemy import (
     update,
 )
 
-from tertulia.core.codec import persona_from_json
+from tertulia.core.codec import evidence_from_json, persona_from_json
 from tertulia.core.dialogue import Json
 from tertulia.store.prepared import Prepared
 from tertulia.store.records import Conversation, NotFound, StoredTurn
@@ -42,6 +42,7 @@ class HeadRow(NamedTuple):
     title: str
     bot: str
     persona: Json
+    evidence: Json
     next_position: int
     turn_count: int
     revision: int
@@ -149,7 +150,8 @@ def locked_row(connection: Connection, id: str) -> HeadRow:  # noqa: A002
 def head_record(row: HeadRow) -> Conversation:
     """A conversation without its turns."""
     persona = None if row.persona is None else persona_from_json(row.persona)
-    return Conversation(row.id, row.owner, row.title, row.bot, persona, row.created, row.updated)
+    evidence = tuple(evidence_from_json(passage) for passage in row.evidence or ())
+    return Conversation(row.id, row.owner, row.title, row.bot, persona, row.created, row.updated, evidence=evidence)
 
 
 def read_conversation(connection: Connection, id: str, owner: str, *, history: bool = False) -> Conversation:  # noqa: A002

@@ -222,6 +222,14 @@ class Visit:
     live: LiveWork
 
 
+class HeldTurn(NamedTuple):
+    """A turn of a chat that was held for a study."""
+
+    id: str
+    speaker: str
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class LabelRow:
     """A label with everything it refers to, for exports. Contains pseudonyms, never identities."""

@@ -9,6 +9,7 @@ from itertools import combinations, pairwise
 from typing import NamedTuple
 
 from tertulia.core.estimate import Estimate
+from tertulia.core.grounding import LABELS, GroundingLabel
 from tertulia.core.score import Score
 from tertulia.metrics import human
 from tertulia.metrics.agreement import Distance, UnitRating, krippendorff_alpha, majority_votes, percent_agreement
@@ -23,10 +24,8 @@ from tertulia.metrics.ratings import (
     normalise_by_annotator,
     ssa,
 )
-from tertulia.study.begin_labels import BeginLabel
 from tertulia.study.labels import SENSIBLE, SPECIFIC, LabelSet, Rated
 
-BEGIN_LABELS: tuple[BeginLabel, ...] = ("entailment", "hallucination", "off-topic", "generic", "contradiction")
 WIN_LEVEL = 0.90
 """Level of the intervals of wins, losses and ties (Ghandeharioun et al. 2019)."""
 
@@ -47,7 +46,7 @@ def study_scores(labels: LabelSet) -> list[Score]:
     for name, votes in labels.votes.items():
         scores += _vote_scores(labels, name, votes)
     scores += _rated_scores(human.PERSONA_DETECTION, labels, "", labels.detections)
-    for begin in BEGIN_LABELS if labels.begin else ():
+    for begin in LABELS if labels.begin else ():
         shares = [one._replace(rating=one.rating._replace(value=float(got == begin))) for got, one in labels.begin]
         scores += _rated_scores(human.BEGIN_LABEL, labels, begin, shares)
     return scores + _rated_scores(human.COOPERATIVENESS, labels, "", labels.cooperative)
@@ -212,13 +211,13 @@ def detection_accuracy(labels: LabelSet) -> dict[str, Estimate]:
     return labels.in_order(mean_ratings([one.rating for one in labels.detections], bounds=(0, 1)))
 
 
-def begin_shares(labels: LabelSet) -> dict[BeginLabel, dict[str, Estimate]]:
+def begin_shares(labels: LabelSet) -> dict[GroundingLabel, dict[str, Estimate]]:
     """Share of responses with each of BEGIN's labels, by bot."""
     return {
         name: mean_ratings(
             [one.rating._replace(value=float(label == name)) for label, one in labels.begin], bounds=(0, 1)
         )
-        for name in BEGIN_LABELS
+        for name in LABELS
     }
 
 

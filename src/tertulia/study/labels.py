@@ -10,14 +10,15 @@ import json
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from tertulia.core.dialogue import Json
+from tertulia.core.grounding import GroundingLabel
 from tertulia.metrics.agreement import UnitRating
+from tertulia.metrics.begin_labels import QUESTIONS, begin_label, is_cooperative, response_label
 from tertulia.metrics.preference import PairwiseVote, Winner
 from tertulia.metrics.ratings import SsaLabel, SubjectRating, ssa_ratings
 from tertulia.study.assignment import chosen_index
-from tertulia.study.begin_labels import BeginLabel, begin_label, is_cooperative, response_label
 from tertulia.study.config import StudyConfig
 from tertulia.study.export import ExportedLabel, chosen_bot, judged_bot, value_as_number
 from tertulia.study.questions import Question
@@ -25,6 +26,23 @@ from tertulia.study.questions import Question
 T = TypeVar("T")
 SENSIBLE, SPECIFIC = "sensible", "specific"
 NUMERIC = ("yes-no", "scale", "vote")
+TURN, BOT = "turn:", "bot"
+
+
+class LabelledTurn(Protocol):
+    """A turn of a chat that was held for a study."""
+
+    @property
+    def id(self) -> str:
+        """Its id, which targets of labels name."""
+
+    @property
+    def speaker(self) -> str:
+        """`user` or `bot`."""
+
+    @property
+    def text(self) -> str:
+        """What was said."""
 
 
 class Rated(NamedTuple):
@@ -49,7 +67,7 @@ class LabelSet:
     """With the id of the rating."""
     detections: Sequence[Rated] = ()
     """1 where the bot's persona was recognised."""
-    begin: Sequence[tuple[BeginLabel, Rated]] = ()
+    begin: Sequence[tuple[GroundingLabel, Rated]] = ()
     """The label of each response; the rating is 1."""
     cooperative: Sequence[Rated] = ()
     """1 for sentences that help the conversation along."""
@@ -95,10 +113,12 @@ def read_labels(
     config: StudyConfig,
     rows: Iterable[ExportedLabel],
     payloads: Mapping[str, Mapping[str, Json]] | None = None,
+    chats: Mapping[str, Sequence[LabelledTurn]] | None = None,
 ) -> LabelSet:
     """Sort labels by what they say. Labels of questions that the study does not have (attention checks) are left out.
 
-    `payloads` are those of the units, by id: contexts shared by several bots are recognised by their `source`.
+    `payloads` are those of the units, by id: contexts shared by several bots are recognised by their `source`. `chats`
+    are the conversations that were held for the study, by id.
     """
     ratings: defaultdict[str, list[Rated]] = defaultdict(list)
     votes: defaultdict[str, list[PairwiseVote]] = defaultdict(list)
@@ -123,7 +143,7 @@ def read_labels(
         item, unit = f"{row.unit}/{row.target}", f"{row.assignment}/{row.target}"
         payload = (payloads or {}).get(row.unit, {})
         clusters[item] = cluster = cluster_of(row, payload)
-        contents[unit] = _content(row, payload)
+        contents[unit] = _content(row, payload, chats or {})
         if question.kind == "side" and len(row.bots) == 2:
             vote = pairwise_vote(question, row, item)
             votes[question.id].append(vote)
@@ -169,7 +189,9 @@ def read_labels(
     )
 
 
-def _content(row: ExportedLabel, payload: Mapping[str, Json]) -> dict[str, Json]:
+def _content(
+    row: ExportedLabel, payload: Mapping[str, Json], chats: Mapping[str, Sequence[LabelledTurn]]
+) -> dict[str, Json]:
     """Who gave a rating, about what; with all texts of the unit, so that an automatic judge can be asked the same."""
     content: dict[str, Json] = {
         "rater": row.participant,
@@ -189,7 +211,31 @@ def _content(row: ExportedLabel, payload: Mapping[str, Json]) -> dict[str, Json]
     if context:
         content["context"] = [turn["text"] for turn in context]
         content["speakers"] = [turn["speaker"] for turn in context]
-    return content
+    return content | _chat_content(row, [chats.get(conversation, ()) for conversation in row.conversations])
+
+
+def _chat_content(row: ExportedLabel, sides: Sequence[Sequence[LabelledTurn]]) -> dict[str, Json]:
+    """What was said in the chats that a label is about: up to the labelled turn, or to the end."""
+    if not row.bots or not any(sides):
+        return {}
+    ids = [[turn.id for turn in side] for side in sides]
+    labelled = row.target.removeprefix(TURN) if row.target.startswith(TURN) else None
+    own = next((side for side in ids if labelled in side), None)
+    if labelled is not None and own is None:
+        return {}
+    end = None if own is None else own.index(str(labelled))
+    if len(sides) == 2:
+        shown = [side if end is None else side[: end + 1] for side in sides]
+        by_bot = [shown[row.side_order.index(bot)] for bot in range(2)]
+        return {"conversations": [_transcript(side) for side in by_bot]}
+    if end is None:
+        return _transcript(sides[0])
+    before = sides[0][:end]
+    return {"context": [turn.text for turn in before], "speakers": [turn.speaker for turn in before]}
+
+
+def _transcript(turns: Sequence[LabelledTurn]) -> dict[str, Json]:
+    return {"turns": [{"speaker": turn.speaker, "text": turn.text} for turn in turns], "judged": BOT}
 
 
 def cluster_of(row: ExportedLabel, payload: Mapping[str, Json]) -> str:
@@ -227,11 +273,11 @@ def _begin_labels(
     config: StudyConfig,
     answers: Mapping[tuple[str, str], Mapping[str, Json]],
     rated: Mapping[tuple[str, str], Rated],
-) -> tuple[list[tuple[BeginLabel, Rated]], list[Rated]]:
+) -> tuple[list[tuple[GroundingLabel, Rated]], list[Rated]]:
     """Labels of responses from the answers about their sentences, if the study asks BEGIN's questions."""
-    if not all(config.question(name) for name in ("on_topic", "why_not", "personal", "supported", "contradicted")):
+    if not all(config.question(name) for name in QUESTIONS):
         return [], []
-    sentences: defaultdict[str, list[BeginLabel]] = defaultdict(list)
+    sentences: defaultdict[str, list[GroundingLabel]] = defaultdict(list)
     responses: dict[str, Rated] = {}
     cooperative = []
     for (assignment, target), given in answers.items():

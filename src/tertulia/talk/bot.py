@@ -88,6 +88,8 @@ class BotTraits:
     """What chat pages call it; by default, the name it is served under."""
     logprobs: bool = False
     """Whether it reports the log-probabilities of its tokens when an ask wants them (`Ask.top_logprobs`)."""
+    reads_evidence: bool = False
+    """Whether the evidence of a dialogue can change its replies; most bots were made without any, and ignore it."""
 
 
 @runtime_checkable

@@ -14,7 +14,7 @@ _BOTS: dict[ModelKind, str] = {
 
 
 def _trained_models() -> Iterator[Row]:
-    return (Row(row.name, _BOTS[row.kind], f"a trained {row.kind}: {row.summary}") for row in ARCHITECTURES)
+    return (Row(row.name, row.bot or _BOTS[row.kind], f"a trained {row.kind}: {row.summary}") for row in ARCHITECTURES)
 
 
 BOTS = Registry("bot", "tertulia.bots", derived=_trained_models)

@@ -1,15 +1,20 @@
-"""What retrieval bots share: the persona sentences they are shown, and checks against repeating the conversation."""
+"""What retrieval bots share: personas and evidence as they are shown them, and checks against repeating the
+conversation."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tertulia.core.reply import Ask
-from tertulia.core.text import words
+from tertulia.core.reply import Ask, Candidate
+from tertulia.core.text import sentences, words
 
 SAID = "already used in this conversation"
 REPEAT = "too similar to one of its earlier turns"
 ECHO = "repeats the message it answers"
+EVIDENCE_SOURCE = "evidence"
+"""The source of a candidate from a passage that names none."""
+MAX_EVIDENCE_SENTENCES = 200
+"""Sentences of evidence that can be candidates."""
 ECHO_MIN_WORDS = 4
 """Shorter messages cannot be echoed: a greeting is a good reply to a greeting."""
 
@@ -26,6 +31,21 @@ def persona_sentences(ask: Ask) -> tuple[str, ...]:
     own = [persona for speaker, persona in personas.items() if speaker == ask.speaker]
     others = [persona for speaker, persona in personas.items() if speaker != ask.speaker]
     return tuple(sentence for persona in (*own, *others) for sentence in persona.sentences)
+
+
+def evidence_candidates(ask: Ask) -> list[Candidate]:
+    """The sentences of the evidence as candidates without scores, each once; their source is that of their passage.
+
+    >>> from tertulia.core.dialogue import Dialogue, Evidence
+    >>> ask = Ask(Dialogue("d", (), evidence=(Evidence("It is round. It is grey.", "moon.txt"),)))
+    >>> [(one.text, one.source) for one in evidence_candidates(ask)]
+    [('It is round.', 'moon.txt'), ('It is grey.', 'moon.txt')]
+    """
+    candidates: dict[str, Candidate] = {}
+    for passage in ask.dialogue.evidence:
+        for sentence in sentences(passage.text):
+            candidates.setdefault(sentence, Candidate(sentence, source=passage.source or EVIDENCE_SOURCE))
+    return list(candidates.values())[:MAX_EVIDENCE_SENTENCES]
 
 
 @lru_cache(maxsize=50_000)  # a conversation's turns are compared again for each of its messages

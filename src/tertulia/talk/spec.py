@@ -14,7 +14,9 @@ from urllib.parse import parse_qsl, unquote, urlencode
 from tertulia.artefacts.manifest import MANIFEST, is_complete, read_about
 from tertulia.core.config import Config, validate
 from tertulia.core.errors import UnknownName, UsageError
+from tertulia.core.progress import Progress
 from tertulia.talk.bot import Bot, BotFactory
+from tertulia.talk.evidence import DocumentsConfig, with_documents
 from tertulia.talk.registry import BOTS
 
 NAMED_SPEC = re.compile(r"(\w[\w .-]*)=(.+)", re.DOTALL)
@@ -92,11 +94,12 @@ def _split_name(text: str) -> tuple[str, str]:
     return (match[1].strip(), match[2]) if match else ("", text)
 
 
-def make_bot(spec: str | BotSpec) -> Bot:
-    """Make the bot of a specification."""
+def make_bot(spec: str | BotSpec, progress: Progress | None = None) -> Bot:
+    """Make the bot of a specification; with the option `documents`, together with its folder of texts."""
     parsed = parse_spec(spec) if isinstance(spec, str) else spec
-    bot: Bot = _factory(parsed.name).build(parsed.target, check_spec(parsed))  # type: ignore[assignment]
-    return bot
+    options, documents = check_spec(parsed), documents_of(parsed)
+    bot: Bot = _factory(parsed.name).build(parsed.target, options)  # type: ignore[assignment]
+    return bot if documents is None else with_documents(bot, documents, progress)
 
 
 def check_spec(spec: str | BotSpec) -> Config:
@@ -105,7 +108,17 @@ def check_spec(spec: str | BotSpec) -> Config:
     factory = _factory(parsed.name)
     if parsed.target and not factory.target_help:
         raise UsageError(f"The bot {parsed.name!r} takes nothing after the colon, got {parsed.target!r}.")
-    return validate(factory.Options, parsed.options, where=f"the bot {parsed.name!r}")
+    shared = DocumentsConfig.model_fields if documents_of(parsed) else ()
+    own = {name: value for name, value in parsed.options.items() if name not in shared}
+    return validate(factory.Options, own, where=f"the bot {parsed.name!r}")
+
+
+def documents_of(spec: BotSpec) -> DocumentsConfig | None:
+    """The folder of texts that a specification names, with its options; None if it names none."""
+    if "documents" not in spec.options:
+        return None
+    given = {name: value for name, value in spec.options.items() if name in DocumentsConfig.model_fields}
+    return validate(DocumentsConfig, given, where=f"the bot {spec.name!r}")
 
 
 def _factory(name: str) -> type[BotFactory]:

@@ -8,7 +8,7 @@ it. A message takes five calls from the command to the bot: `chat`, `run`, `hand
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
@@ -23,8 +23,9 @@ from tertulia.core.errors import TertuliaError, UnknownName, UsageError
 from tertulia.core.reply import Ask, Reply
 from tertulia.core.text import clean
 from tertulia.talk.bot import Bot, StreamingBot, traits_of
+from tertulia.talk.evidence import DocumentsBot, check_size, evidence_remark, read_evidence
 from tertulia.talk.registry import BOTS
-from tertulia.talk.spec import make_bot
+from tertulia.talk.spec import make_bot, parse_spec
 from tertulia.talk.transcripts import SAMPLE, check_target, read_persona, save_dialogue
 
 USER, BOT = "user", "bot"
@@ -37,6 +38,11 @@ class ChatConfig(Config):
     """The bot to talk to: name[:path or model][?option=value&...]."""
     persona: tuple[str, ...] = ()
     """Who the bot is: a sentence (repeat the option for more), sample:ID, or a file with one sentence per line."""
+    evidence: tuple[str, ...] = ()
+    """What the bot's replies should rest on: a text, or a file with one (repeat the option for more). A blank line
+    separates passages."""
+    documents: Path | None = None
+    """A folder of .txt, .md and .jsonl files: for each reply, the passages that fit best are retrieved as evidence."""
     seed: int = 0
     """Random seed: the same seed and the same messages give the same conversation."""
     save: Path | None = None
@@ -95,6 +101,7 @@ class TerminalChat:
         self.config, self.screen, self.read = config, screen, read
         self.over = False
         self.persona = read_persona(config.persona)
+        self.evidence = read_evidence(config.evidence)
         if config.save is not None:
             check_target(config.save)
         self.started = datetime.now(UTC)
@@ -110,6 +117,7 @@ class TerminalChat:
             "persona": _Command(
                 "/persona [SENTENCE | clear | show]", "show or change the bot's persona", self._persona
             ),
+            "evidence": _Command("/evidence [TEXT | FILE | clear]", "show the evidence, or add to it", self._evidence),
             "undo": _Command("/undo", "remove the last message and its reply", self._undo),
             "again": _Command("/again", "replace the last reply with another one", self._again),
             "why": _Command("/why", "show how the last reply was produced", self._why),
@@ -124,6 +132,10 @@ class TerminalChat:
         self.screen.note(clean(f"{self.bot.summary} Type /help for commands, Ctrl-D to leave."))
         if self.persona:
             self._persona("show")
+        if self.evidence:
+            self._show_evidence()
+        if (self.evidence or isinstance(self.bot, DocumentsBot)) and (remark := evidence_remark(self.bot)):
+            self.screen.note(clean(remark))
         try:
             while not self.over:
                 try:
@@ -170,6 +182,7 @@ class TerminalChat:
             self.id,
             tuple(one.turn for one in (self._turns if turns is None else turns)),
             {BOT: self.persona} if self.persona else {},
+            self.evidence,
             meta=meta,
         )
 
@@ -218,6 +231,24 @@ class TerminalChat:
             name = f"{self.persona.name}: " if self.persona.name else ""
             self.screen.note(clean(f"The bot's persona: {name}{' '.join(self.persona.sentences)}"))
 
+    def _evidence(self, argument: str) -> None:
+        if argument == "clear":
+            self.evidence = ()
+        elif argument:
+            evidence = (*self.evidence, *read_evidence([argument]))
+            check_size(evidence)
+            self.evidence = evidence
+            if remark := evidence_remark(self.bot):
+                self.screen.note(clean(remark))
+        self._show_evidence()
+
+    def _show_evidence(self) -> None:
+        if not self.evidence:
+            self.screen.note("The conversation has no evidence.")
+        for passage in self.evidence:
+            source = f" ({passage.source})" if passage.source else ""
+            self.screen.note(clean(f"Evidence{source}: {_shorten(passage.text)}"))
+
     def _undo(self, _: str) -> None:
         if not self._turns:
             raise UsageError("There is nothing to remove.")
@@ -240,6 +271,9 @@ class TerminalChat:
             raise UsageError("The bot has not said anything yet.")
         if reply.candidates:
             self.screen.table("Candidates", ("score", "reply", "verdict", "source"), _candidate_rows(reply))
+        if reply.evidence:
+            rows = [(f"{one.score:.2f}", one.source, clean(one.text)) for one in reply.evidence]
+            self.screen.table("Passages", ("score", "source", "text"), rows)
         self.screen.table("Details", ("what", "value"), _detail_rows(reply))
 
     def _history(self, _: str) -> None:
@@ -281,8 +315,12 @@ class TerminalChat:
         self.over = True
 
     def _load(self, spec: str) -> Bot:
-        with self.screen.busy("loading the bot"):
-            return make_bot(spec)
+        folder = self.config.documents
+        with self.screen.busy("loading the bot" if folder is None else "loading the bot and its documents"):
+            parsed = parse_spec(spec)
+            if folder is not None and "documents" not in parsed.options:
+                parsed = replace(parsed, options={**parsed.options, "documents": str(folder)})
+            return make_bot(parsed)
 
 
 def _turn_from(reply: Reply) -> Turn:
@@ -301,6 +339,9 @@ def _remarks(reply: Reply) -> Iterator[str]:
         yield "The reply reached its maximum length."
     if reply.note:
         yield f"Note: {reply.note}."
+    if reply.evidence:
+        sources = ", ".join(passage.source for passage in reply.evidence)
+        yield f"Looked up: {sources}. Type /why to read the passages."
 
 
 def _candidate_rows(reply: Reply) -> list[tuple[str, ...]]:

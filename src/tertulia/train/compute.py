@@ -79,7 +79,7 @@ def choose_precision(module: nn.Module, precision: Precision) -> Computing:
 
 def measure(module: nn.Module) -> Timings | None:
     """Time a product with a matrix of the size of the module's largest weight; None if it has no matrix."""
-    weights = [p for p in module.parameters() if p.requires_grad and p.dim() == 2]
+    weights = [p for p in module.parameters() if p.dim() == 2]  # frozen ones, too: beside adapters they are most of it
     if not weights:
         return None
     weight = max(weights, key=lambda p: p.numel())

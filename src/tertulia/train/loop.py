@@ -27,7 +27,7 @@ from torch import nn
 from tertulia.artefacts.files import atomic_write, remove_unfinished
 from tertulia.core.config import Config
 from tertulia.core.dialogue import Json
-from tertulia.core.errors import DataError
+from tertulia.core.errors import DataError, UsageError
 from tertulia.core.progress import Progress
 from tertulia.models.device import resolve_device
 from tertulia.train.compute import Computing, Precision, choose_precision, compile_blocks
@@ -229,7 +229,13 @@ class _Loop:
         self.optimizer = make_optimizer(task, config)
         self.learning_rates = [group["lr"] for group in self.optimizer.param_groups]
         self.batches_per_update = config.accumulate * distributed.size
-        self.updates_per_epoch = max(1, len(task.batches(0)) // self.batches_per_update)
+        batches = len(task.batches(0))
+        if batches < self.batches_per_update:  # no epoch would ever have an update
+            raise UsageError(
+                f"The data has {batches} batches, fewer than the {self.batches_per_update} of one update.",
+                hint="Lower accumulate or the size of a batch, start fewer processes, or train on more data.",
+            )
+        self.updates_per_epoch = batches // self.batches_per_update
         self.total = min(config.max_steps or 10**12, config.epochs * self.updates_per_epoch)
         self.validate_every = config.validate_every or self.updates_per_epoch
         self.record = TrainingRecord(folder, tensorboard=config.tensorboard and distributed.is_main)

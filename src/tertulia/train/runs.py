@@ -28,8 +28,8 @@ from tertulia.train.record import PLOT, RECORD, plot_record
 CONFIG = "config.toml"
 PARTIAL = "partial"
 """The folder of an unfinished run's state, inside the run's own."""
-_NOT_IDENTIFYING = {"out", "resume", "save_seconds", "threads", "device", "data", "teacher", "pool"}
-"""Settings that may change when a run is resumed; data and teacher are identified by their content."""
+_NOT_IDENTIFYING = {"out", "resume", "save_seconds", "threads", "device", "data", "teacher", "pool", "base"}
+"""Settings that may change when a run is resumed; data, teacher and base are identified by their content."""
 
 T = TypeVar("T")
 

@@ -12,6 +12,7 @@ from tertulia.core.dialogue import Dialogue, Turn
 from tertulia.core.reply import Ask, Reply
 from tertulia.core.text import clean
 from tertulia.store import StoredExchange, StoredTurn
+from tertulia.talk.evidence import passages_of
 
 BOT, USER = "bot", "user"
 TURN_CHARACTERS = 300
@@ -40,6 +41,7 @@ class AskBuilder:
             id=head.id,
             turns=self._context(head.id, exchange.context) + _readable([exchange.user]),
             personas={BOT: head.persona} if head.persona else {},
+            evidence=head.evidence,
         )
         return Ask(dialogue, speaker=BOT, seed=int(exchange.bot.id[:8], 16), attempt=exchange.bot.attempt)
 
@@ -74,9 +76,10 @@ def _readable(turns: Sequence[StoredTurn]) -> tuple[Turn, ...]:
     return tuple([Turn(turn.speaker, turn.text) for turn in turns if turn.text and turn.status in ("done", "stopped")])
 
 
-def reply_record(reply: Reply) -> dict[str, Any]:
-    """All that a bot reports about its reply, as JSON values."""
+def reply_record(reply: Reply, ask: Ask | None = None) -> dict[str, Any]:
+    """All that a bot reports about its reply, as JSON values; with its ask, also the evidence that it was given."""
     source, usage = reply.provenance, reply.usage
+    passages = reply.evidence if ask is None else passages_of(ask, reply)
     record = {
         "provenance": {
             "bot": source.bot,
@@ -94,6 +97,8 @@ def reply_record(reply: Reply) -> dict[str, Any]:
         "usage": {"prompt": usage.prompt, "completion": usage.completion} if usage else None,
         "note": reply.note,
     }
+    if passages:
+        record["evidence"] = [{"text": p.text, "source": p.source, "score": p.score} for p in passages]
     try:
         text = orjson.dumps(record, option=_AS_IS)
     except TypeError:  # something that only we can convert

@@ -77,6 +77,9 @@ class ServeConfig(Config):
     """Whether the page formats Markdown in replies; visitors can still switch it off for themselves."""
     explain: bool = False
     """Whether visitors may see how a reply was chosen: its candidates, scores, settings, seed and timing."""
+    grounding: str = ""
+    """Grounding classifier that marks the sentences of replies which had evidence, such as `overlap`, or `default`;
+    visitors see its verdicts. None by default. Studies never show them."""
     allow_hosts: Annotated[tuple[str, ...], Cli("--allow-host")] = ()
     """Host name under which the server may be called, such as chat.example.org; can be repeated, "*" for all."""
     ask_password: Annotated[bool, Cli("--password")] = False

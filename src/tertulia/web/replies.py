@@ -221,7 +221,8 @@ class ReplyService:
             reply = done.result()
             stopped = reply.finish == "cancelled"
             values: dict[str, Any] = {"text": clean(reply.text), "status": "stopped" if stopped else "done"}
-            return _Outcome(values | {"reply": reply_record(reply), "error": pending.stop_reason if stopped else None})
+            record = reply_record(reply, pending.job.ask if pending.job else None)
+            return _Outcome(values | {"reply": record, "error": pending.stop_reason if stopped else None})
         if not isinstance(error, TertuliaError):
             error = BotError(f"The bot failed ({type(error).__name__}).")
         log_failure(error, reference_of(pending.turn.id), **self._describe(pending.turn))

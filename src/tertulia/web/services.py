@@ -12,16 +12,18 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from starlette.requests import Request
 
-from tertulia.core.dialogue import Persona
+from tertulia.core.dialogue import Evidence, Persona
 from tertulia.core.errors import TertuliaError, UnknownName
 from tertulia.core.reply import Ask, Reply
 from tertulia.store import UNSET, Conversation, ConversationStore, ConversationSummary, Database, StoredTurn
-from tertulia.store.records import SearchHit, Unset
+from tertulia.store.records import NotFound, SearchHit, Unset
 from tertulia.store.timed import TimedDatabase
 from tertulia.store.usage import StoredUsage, usage_of
 from tertulia.talk.bot import Bot
+from tertulia.talk.evidence import DocumentsBot
 from tertulia.talk.worker import Busy, Job, OnPiece, Worker
 from tertulia.web.config import LazyBot, ServeConfig
+from tertulia.web.grounding import GroundingService
 from tertulia.web.limits import Limiter, Limits, current_admission
 from tertulia.web.metrics import Metrics
 from tertulia.web.replies import ReplyService, ReplyWorker
@@ -137,6 +139,8 @@ class Services:
         """Workers of bots that the page and /v1 do not offer, by the name that their conversations have."""
         self.on_close: list[Callable[[], None]] = []
         """Called at the end, on a thread."""
+        self.grounding = GroundingService(config.grounding) if config.grounding else None
+        """Checks replies against their evidence, if the server does that."""
         self._closing = False
         self._database = database
         if isinstance(database, TimedDatabase):
@@ -232,6 +236,8 @@ class Services:
         await self.replies.close(self.config.grace_seconds)
         for worker in self.workers.values():
             worker.close()
+        if self.grounding is not None:
+            self.grounding.close()
         for close in self.on_close:
             await self.on_store_thread(close)
         self._threads.shutdown(wait=False)
@@ -257,6 +263,8 @@ class Services:
                 if self._closing:
                     return
                 self._add_worker(name, loaded)
+                if isinstance(loaded, DocumentsBot) and loaded.index.remark:
+                    log.warning("The documents of the bot %r: %s", name, loaded.index.remark)
                 log.info("The bot %r is ready after %.1f s", name, time.monotonic() - start)
 
 
@@ -268,6 +276,13 @@ class ConversationPage(NamedTuple):
     """By position, the number of attempts at a reply or versions of a message, where there are several."""
     earlier: int | None
     """The position below which earlier turns are; None if there are none."""
+
+
+class AnsweredMessage(NamedTuple):
+    """A reply and the text that it answers."""
+
+    message: str
+    reply: StoredTurn
 
 
 class OwnedConversations:
@@ -282,9 +297,9 @@ class OwnedConversations:
         """The conversations, the most recently updated first: the first ones, or those that follow `before`."""
         return await self._run(self._store.summaries, self.owner, limit=limit, before=before)
 
-    async def create(self, bot: str, persona: Persona | None) -> Conversation:
+    async def create(self, bot: str, persona: Persona | None, evidence: Sequence[Evidence] = ()) -> Conversation:
         """Add a conversation without turns."""
-        return await self._run(self._store.create, self.owner, bot, persona)
+        return await self._run(self._store.create, self.owner, bot, persona, evidence=evidence)
 
     async def get(self, id: str) -> Conversation:  # noqa: A002 - an id is called id everywhere
         """A conversation with its current turns."""
@@ -297,9 +312,11 @@ class OwnedConversations:
         bot: str | None = None,
         persona: Persona | Unset | None = UNSET,
         title: str | None = None,
+        evidence: Sequence[Evidence] | None = None,
     ) -> Conversation:
         """Change what is given."""
-        return await self._run(self._store.update, id, self.owner, bot=bot, persona=persona, title=title)
+        changes = partial(self._store.update, bot=bot, persona=persona, title=title, evidence=evidence)
+        return await self._run(changes, id, self.owner)
 
     async def undo(self, id: str) -> Conversation:  # noqa: A002
         """Remove the last message and what follows it."""
@@ -316,6 +333,18 @@ class OwnedConversations:
     async def attempts(self, id: str, turn: str) -> list[StoredTurn]:  # noqa: A002
         """All attempts at a reply, or all versions of a message, the oldest first."""
         return await self._run(self._store.attempts, id, self.owner, turn)
+
+    async def reply(self, id: str, turn: str) -> "AnsweredMessage":  # noqa: A002
+        """A reply, whichever attempt it is, and the current message before it."""
+        return await self._run(self._reply, id, turn)
+
+    def _reply(self, id: str, turn: str) -> "AnsweredMessage":  # noqa: A002
+        attempts = self._store.attempts(id, self.owner, turn)
+        reply = next((each for each in attempts if each.id == turn), None)
+        if reply is None or reply.speaker != "bot":
+            raise NotFound("reply")
+        before = self._store.turns(id, self.owner, limit=1, before=reply.position)
+        return AnsweredMessage(before[-1].text if before else "", reply)
 
     async def page(self, id: str, *, limit: int, before: int | None = None) -> ConversationPage:  # noqa: A002
         """A conversation with its last current turns: of all, or of those at positions below `before`."""

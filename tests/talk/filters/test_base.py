@@ -68,7 +68,7 @@ def test_a_reason_from_before_filtering_is_kept() -> None:
 
 def test_filters_are_made_from_names_and_parameters() -> None:
     assert make_filters("none") == make_filters("") == ()
-    assert set(FILTERS) == set(ALL.split(","))
+    assert set(ALL.split(",")) <= set(FILTERS)
     assert [type(one) for one in make_filters(ALL)] == [FILTERS.get(name) for name in ALL.split(",")]
     with pytest.raises(UnknownName, match="no filter called 'safty'") as unknown:
         make_filters("safty")

@@ -31,7 +31,7 @@ from tertulia.core.text import sentences, words
 from tertulia.corpus.config import ReadConfig
 from tertulia.corpus.silver.negation import negate
 from tertulia.corpus.silver.perturb import change_names, change_numbers, change_verb, swap_roles, use_antonym
-from tertulia.corpus.silver.written import AnswerPrompts, write_hallucinations
+from tertulia.corpus.silver.written import ReplyGenerator, write_hallucinations
 
 MIN_WORDS, MAX_WORDS = 6, 45
 """Lengths of sentences that serve as evidence."""
@@ -115,7 +115,7 @@ def silver_exchanges(
     dialogues: Iterable[Dialogue],
     config: SilverConfig,
     *,
-    write: AnswerPrompts | None = None,
+    write: ReplyGenerator | None = None,
     progress: Progress | None = None,
 ) -> list[Exchange]:
     """Labelled exchanges, the same number of each label, in random order; what `write` writes comes on top."""

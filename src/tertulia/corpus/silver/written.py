@@ -17,18 +17,18 @@ MAX_OVERLAP = 0.5
 MIN_CONTENT = 3
 """Content words of a reply at least: with fewer it is generic."""
 AT_ONCE = 16
-"""Prompts answered together."""
+"""Prompts passed to the writer together."""
 
 
 class WrittenPrompt(NamedTuple):
-    """What the bot reads."""
+    """What the writer reads."""
 
     evidence: str
     """Other evidence than the example's, or none."""
     previous: str
 
 
-AnswerPrompts = Callable[[Sequence[WrittenPrompt]], Sequence[str]]
+ReplyGenerator = Callable[[Sequence[WrittenPrompt]], Sequence[str]]
 """Answers prompts, in their order."""
 
 
@@ -61,7 +61,7 @@ class Hallucination(NamedTuple):
 
 
 def write_hallucinations(
-    situations: Sequence[Grounded], write: AnswerPrompts, *, wanted: int, rng: random.Random, progress: Progress
+    situations: Sequence[Grounded], write: ReplyGenerator, *, wanted: int, rng: random.Random, progress: Progress
 ) -> list[Hallucination]:
     """Replies to situations drawn at random, half of them without evidence; at most three tries for each wanted."""
     made: list[Hallucination] = []

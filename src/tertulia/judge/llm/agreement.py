@@ -18,7 +18,8 @@ from tertulia.judge.llm.matching import RATING, SHARES, WINS, YES, MatchedScore,
 from tertulia.judge.runs import JudgedRun
 from tertulia.metrics import judge_labels
 from tertulia.metrics.agreement import Distance, UnitRating, krippendorff_alpha, majority_votes
-from tertulia.metrics.judge_agreement import cohen_kappa, correlation
+from tertulia.metrics.correlation import correlate, correlations
+from tertulia.metrics.judge_agreement import cohen_kappa
 from tertulia.metrics.significance import bootstrap_mean
 
 TRUST = 0.67
@@ -163,8 +164,8 @@ def _figures(x: list[float], y: list[float], clusters: list[str], *, nominal: bo
     if nominal:
         accuracy = bootstrap_mean([float(a == b) for a, b in zip(x, y, strict=True)], clusters)  # type: ignore[arg-type]
         return _short(accuracy), _short(cohen_kappa(x, y, clusters)), "", ""
-    correlations = (correlation(x, y, clusters, ranks=ranks) for ranks in (True, False))
-    return "", "", *(_short(one) for one in correlations)
+    both = correlations(x, y, kinds=("spearman", "pearson"), clusters=clusters)
+    return "", "", *(_short(one.estimate) for one in both.values())
 
 
 def _short(estimate: Estimate) -> str:
@@ -209,7 +210,9 @@ def _lengths(run: JudgedRun, matched: Sequence[MatchedScore]) -> Section:
     rows = []
     for name, (x, y, clusters) in groups.items():
         theirs = _people_lengths(name, matched, words)
-        rows.append((name, _short(correlation(x, y, clusters)), theirs, f"{median(x):g}" if x else "-", len(x)))
+        rows.append(
+            (name, _short(correlate(x, y, clusters=clusters).estimate), theirs, f"{median(x):g}" if x else "-", len(x))
+        )
     note = "Spearman's correlation of verdict and length in words (of pairs: how much longer); people's beside it."
     return Section("Length bias", ("question", "judge", "people", "median words", "units"), tuple(rows), (note,))
 
@@ -229,4 +232,4 @@ def _people_lengths(
                 x.append(float(length))
                 y.append(label.value)
                 clusters.append(str(label.cluster))
-    return _short(correlation(x, y, clusters))
+    return _short(correlate(x, y, clusters=clusters).estimate)

@@ -192,7 +192,8 @@ def unit_of_item(item: JudgedItem, cluster: str, subject: str) -> JudgeUnit | No
     context = tuple(JudgedLine(str(name), str(text)) for name, text in zip(names, texts, strict=True))
     bots = [str(bot) for bot in content.get("bots", ())] or [subject]
     shown: tuple[Shown, ...] = ()
-    if conversations := content.get("conversations"):
+    conversations = content.get("conversations") or ([content] if content.get("turns") else [])
+    if conversations:
         turns = [tuple(JudgedLine(str(t["speaker"]), str(t["text"])) for t in c["turns"]) for c in conversations]
         shown = tuple(
             Shown(bot, None, lines, str(c.get("judged", "")))
@@ -201,8 +202,8 @@ def unit_of_item(item: JudgedItem, cluster: str, subject: str) -> JudgeUnit | No
         context = ()
     elif responses := content.get("responses"):
         shown = tuple(Shown(bot, str(text)) for bot, text in zip(bots, responses, strict=True))
-    elif content.get("reply") and (context or not str(content.get("target", "")).startswith("turn")):
-        # The turns of a study's chats come without what was said before them: nothing to judge them by.
+    elif content.get("reply") and ("context" in content or not str(content.get("target", "")).startswith("turn")):
+        # A turn of a chat without what was said before it: nothing to judge it by.
         shown = (Shown(subject, str(content["reply"])),)
     return JudgeUnit(rated or item.unit, cluster, shown, context, rated) if shown else None
 

@@ -235,7 +235,7 @@ def language_model(name: str) -> "TextScorer":
     """A causal language model that scores texts: `smollm2`, a hub name or a folder."""
     from tertulia.models.hf.chat_model import ChatModel  # imports torch: takes seconds
     from tertulia.models.hf.generator import HuggingFaceGenerator
-    from tertulia.models.hf.smollm2 import unpack
+    from tertulia.models.hf.packaged import unpack
     from tertulia.models.text_likelihood import TextScorer
 
     source = str(unpack()) if name == "smollm2" else name

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import nn
@@ -22,6 +22,7 @@ from tertulia.models.generator import DialogueView, Nll, State, TargetTurns, tar
 from tertulia.models.hf.chat_model import ChatModel
 from tertulia.models.hf.shared_prefix import SharedPrefixState
 from tertulia.models.hf.state import HFDecoderState, pad
+from tertulia.models.likelihood import batches_of
 from tertulia.models.tokenizer import END, SPECIAL_TOKENS, Tokenizer
 
 SHIFT = len(SPECIAL_TOKENS)
@@ -31,6 +32,25 @@ PADDING = 1.2
 """How much longer the longest reply of a batch may be than the shortest one, and one token."""
 ScoredReply = tuple[int, int, tuple[int, ...]]
 """Row of its prompt, index of its view, tokens."""
+
+
+class Chain(NamedTuple):
+    """Target turns of one dialogue that one pass can score: the prompt of each begins with all that is before it."""
+
+    ids: tuple[int, ...]
+    """From the first prompt to the end of the last turn."""
+    turns: tuple[slice, ...]
+    """Where the words of each target turn are; the token behind them is its end, if the model has end tokens."""
+
+    @property
+    def prompt(self) -> tuple[int, ...]:
+        """What is before the first target turn."""
+        return self.ids[: self.turns[0].start]
+
+    @property
+    def first(self) -> tuple[int, ...]:
+        """The words of the first target turn."""
+        return self.ids[self.turns[0]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +92,9 @@ class HuggingFaceGenerator(nn.Module):
         self.chat = chat
         self.model = chat.model
         self.tokenizer: Tokenizer = ShiftedTokenizer(chat)
-        self._ends = torch.tensor(sorted(chat.end_tokens), dtype=torch.long, device=chat.model.device)
+        ends = torch.tensor(sorted(chat.end_tokens), dtype=torch.long, device=chat.model.device)
+        self._ends: torch.Tensor
+        self.register_buffer("_ends", ends, persistent=False)  # it moves with the model and is not among its weights
         self.eval()  # a new module is in training mode, and decoding restores the mode it finds
 
     def start(self, views: Sequence[DialogueView], /) -> State:
@@ -94,22 +116,32 @@ class HuggingFaceGenerator(nn.Module):
     def nll(self, views: Sequence[DialogueView], /, *, target_turns: TargetTurns = "all") -> Nll:
         """Negative log-likelihood of the target turns, each given everything before it.
 
-        A prompt with several replies is encoded once. A partner's turn is scored as if the model spoke for the partner,
-        whose persona it does not see. If a model has no end token, the end of a turn is not scored.
+        A prompt with several replies is encoded once, and the turns of a dialogue are scored in one pass where the
+        prompt of each continues the one before. A partner's turn is scored as if the model spoke for the partner, whose
+        persona it does not see. If a model has no end token, the end of a turn is not scored.
         """
         total = torch.zeros(len(views), dtype=torch.float64)
         tokens = torch.zeros(len(views), dtype=torch.long)
         by_prompt: dict[tuple[int, ...], list[tuple[int, tuple[int, ...]]]] = {}
+        chains: list[tuple[int, Chain]] = []
         for i, view in enumerate(views):
-            for prompt, reply in self._prompts_and_replies(view, target_turns):
-                by_prompt.setdefault(prompt, []).append((i, reply))
-                tokens[i] += len(reply) + bool(self.chat.end_tokens)
+            for chain in self._chains(view, target_turns):
+                tokens[i] += sum(turn.stop - turn.start + bool(self.chat.end_tokens) for turn in chain.turns)
+                if len(chain.turns) == 1:
+                    by_prompt.setdefault(chain.prompt, []).append((i, chain.first))
+                else:
+                    chains.append((i, chain))
         replies = [(row, *pair) for row, pairs in enumerate(by_prompt.values()) for pair in pairs]
+        at_once = LOGITS_AT_ONCE // len(self.tokenizer)
         if replies:
             start = self.chat.lm.encode(list(by_prompt))
-            for batch in _batches(replies, LOGITS_AT_ONCE // len(self.tokenizer)):
+            for batch in _batches(replies, at_once):
                 rows, indices, texts = zip(*batch, strict=True)
                 total.index_add_(0, torch.tensor(indices), self._reply_nll(start, rows, texts).cpu().double())
+        chains.sort(key=lambda one: len(one[1].ids))
+        for group in batches_of([len(chain.ids) for _, chain in chains], at_once, None):
+            nll = self._chain_nll([chains[i][1] for i in group])
+            total.index_add_(0, torch.tensor([chains[i][0] for i in group]), nll.cpu().double())
         return Nll(total.float(), tokens)
 
     def save(self, folder: Path, /) -> Sequence[str]:
@@ -146,6 +178,42 @@ class HuggingFaceGenerator(nn.Module):
                 )
             pairs.append((tuple(prompt if self.chat.seq2seq else prompt[-room:]), reply))
         return pairs
+
+    def _chains(self, view: DialogueView, target_turns: TargetTurns) -> list[Chain]:
+        """The target turns, in as few chains as possible; both sides of a dialogue have chains of their own."""
+        end = tuple(self._ends[:1].tolist())
+        chains: list[Chain] = []
+        for prompt, reply in self._prompts_and_replies(view, target_turns):
+            before = next((chain for chain in chains if self._continues(chain, prompt)), None)
+            if before:
+                chains.remove(before)
+            turn = slice(len(prompt), len(prompt) + len(reply))
+            chains.append(Chain((*prompt, *reply, *end), (*(before.turns if before else ()), turn)))
+        return chains
+
+    def _continues(self, chain: Chain, prompt: tuple[int, ...]) -> bool:
+        """Whether a prompt begins with a chain; the last turn may end with any of the end tokens."""
+        stop = chain.turns[-1].stop
+        if self.chat.seq2seq or len(prompt) <= stop or prompt[:stop] != chain.ids[:stop]:
+            return False
+        return not self.chat.end_tokens or prompt[stop] in self.chat.end_tokens
+
+    def _chain_nll(self, chains: Sequence[Chain]) -> torch.Tensor:
+        """NLL of all target turns of each chain, their ends included: (chains,)."""
+        has_ends = bool(len(self._ends))
+        positions = [[p for turn in c.turns for p in range(turn.start, turn.stop + has_ends)] for c in chains]
+        sums = []
+        for chain, some, logits in zip(
+            chains, positions, self.chat.lm.logits_before([c.ids for c in chains], positions), strict=True
+        ):
+            ids = torch.tensor([chain.ids[p] for p in some], device=logits.device)
+            values = logits.gather(1, ids[:, None])[:, 0]
+            if has_ends:
+                stops = {turn.stop for turn in chain.turns}
+                is_end = torch.tensor([p in stops for p in some], device=logits.device)
+                values = torch.where(is_end, logits[:, self._ends].logsumexp(-1), values)
+            sums.append((logits.logsumexp(-1) - values).sum())
+        return torch.stack(sums)
 
     def _reply_nll(
         self, start: HFDecoderState, rows: Sequence[int], replies: Sequence[tuple[int, ...]]

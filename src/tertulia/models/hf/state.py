@@ -81,6 +81,24 @@ class LanguageModel:
             state = HFDecoderState(self, None, mask, memory, torch.empty(0), at_prompt=False).extend(prefix)[1]
         return replace(state, at_prompt=True)
 
+    def logits_before(
+        self, sequences: Sequence[Sequence[int]], positions: Sequence[Sequence[int]]
+    ) -> list[torch.Tensor]:
+        """What a causal model predicts at some positions of each sequence, none of them the first: (n, vocabulary).
+
+        One pass over everything, without a cache; gradients flow. Logits are computed only where they are needed: with
+        a large vocabulary they cost as much as several layers, and far more memory.
+        """
+        device = self.model.device
+        ids, mask = (part.to(device) for part in pad(sequences, value=self.pad))
+        needed = sorted({position - 1 for row in positions for position in row})
+        columns, kept = {column: i for i, column in enumerate(needed)}, torch.tensor(needed, device=device)
+        optional = {"logits_to_keep": kept} if self.capabilities.logits_to_keep else {}
+        logits = self.model(input_ids=ids, attention_mask=mask, use_cache=False, **optional).logits
+        if not optional:
+            logits = logits[:, kept]
+        return [logits[row, [columns[position - 1] for position in some]] for row, some in enumerate(positions)]
+
     def _can_share_prefix(self) -> bool:
         """Whether a shared prefix gives the logits that copies give, on two short prompts and three rows."""
         if self.seq2seq or not self.capabilities.position_ids:

@@ -6,13 +6,14 @@ template (DialoGPT, BlenderBot) have no system turn: they get the turns alone, B
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Self
 
 from pydantic import Field
 
 from tertulia.core.config import Config
-from tertulia.core.dialogue import Dialogue, Json
+from tertulia.core.dialogue import Json, Turn
 from tertulia.core.errors import UsageError
 from tertulia.core.reply import Ask
 from tertulia.models.decoding import PRESETS, DecodingConfig, Method, ScoreReduction
@@ -22,8 +23,9 @@ from tertulia.models.hf.chat_model import ChatModel
 from tertulia.models.hf.generator import HuggingFaceGenerator, Prompt
 from tertulia.models.likelihood import view_as
 from tertulia.models.threads import use_threads
+from tertulia.talk.bot import BotTraits
 from tertulia.talk.bots.generative import BaseGenerativeBot, BaseGenerativeOptions
-from tertulia.talk.chat import chat_messages
+from tertulia.talk.chat import EVIDENCE_WORDS, chat_messages
 from tertulia.talk.filters.base import ALL, NONE
 
 
@@ -62,6 +64,8 @@ class HuggingFaceOptions(BaseGenerativeOptions):
     """Longest prompt, in tokens; the oldest turns are dropped first."""
     instructions: str = "Keep your answers short and friendly, one or two sentences, as in a chat."
     """Added to the persona in the system turn."""
+    evidence_words: int = Field(EVIDENCE_WORDS, ge=0)
+    """Most words of evidence at the end of the system turn, the rest is cut off; 0 for a bot that ignores evidence."""
 
     def default_decoding(self) -> dict[str, Json]:
         """The class's own defaults for `sample`; the preset's, but for the length, for the other methods."""
@@ -90,6 +94,8 @@ class HuggingFaceBot(BaseGenerativeBot[HuggingFaceOptions]):
         self.generator = HuggingFaceGenerator(chat)
         super().__init__(self.generator, options or HuggingFaceOptions(), spec=spec or f"hf:{chat.name}")
         self.summary = summary or f"The chat model {Path(chat.name).name}."  # visitors see it: no folder
+        has_system_turn = bool(chat.tokenizer.chat_template)
+        self.traits = BotTraits(logprobs=True, reads_evidence=has_system_turn and self.options.evidence_words > 0)
 
     @classmethod
     def build(cls, target: str, options: HuggingFaceOptions, /) -> Self:
@@ -125,15 +131,27 @@ class HuggingFaceBot(BaseGenerativeBot[HuggingFaceOptions]):
 
 
 def fit_prompt(chat: ChatModel, ask: Ask, options: HuggingFaceOptions) -> list[int]:
-    """The prompt, without its oldest turns where the conversation is too long for the model."""
+    """The prompt, without its oldest turns where the conversation is too long for the model.
+
+    Evidence gets at most half of the room: in some scripts 300 words are far more tokens than in English.
+    """
     limit = min(options.context_tokens, chat.max_prompt_tokens(options.max_tokens))
-    view = view_as(ask.dialogue, ask.speaker)
-    turns = ask.dialogue.turns
+    turns, evidence_words = ask.dialogue.turns, options.evidence_words
+    while ask.dialogue.evidence and evidence_words:
+        if len(_prompt(chat, ask, turns[-1:], options, evidence_words)) <= limit // 2:
+            break
+        evidence_words //= 2
     while True:
-        dialogue = Dialogue(ask.dialogue.id, turns, ask.dialogue.personas, meta=ask.dialogue.meta)
-        messages = chat_messages(dialogue, ask.speaker, options.instructions)
-        prompt = chat.prompt(messages, persona=view.persona, partner=view.partner)
+        prompt = _prompt(chat, ask, turns, options, evidence_words)
         if len(prompt) <= limit or len(turns) <= 1:
             return prompt[-max(limit, 1) :]
         # Drop a pair of turns if the second is the bot's: many templates want the user's turn first.
         turns = turns[2:] if len(turns) > 2 and turns[1].speaker == ask.speaker else turns[1:]
+
+
+def _prompt(
+    chat: ChatModel, ask: Ask, turns: tuple[Turn, ...], options: HuggingFaceOptions, evidence_words: int
+) -> list[int]:
+    dialogue, view = replace(ask.dialogue, turns=turns), view_as(ask.dialogue, ask.speaker)
+    messages = chat_messages(dialogue, ask.speaker, options.instructions, evidence_words=evidence_words)
+    return chat.prompt(messages, persona=view.persona, partner=view.partner)

@@ -63,6 +63,8 @@ class OpenAIOptions(Config):
     """Maximum length of a reply, in tokens; the server's default if not given."""
     instructions: str = ""
     """Added to the persona in the system message."""
+    evidence_words: int = Field(2_000, ge=0)
+    """Most words of evidence at the end of the system message, the rest is cut off; 0 for a bot that ignores it."""
     send_seed: bool = True
     """Send the seed of the ask, for reproducible replies; turn it off if the server rejects it."""
     send_usage: bool = True
@@ -96,7 +98,12 @@ class OpenAIBot:
         self.model = model
         # One ask per call and many calls in parallel, so that one refused request does not fail other asks.
         # Whether the endpoint reports log-probabilities is known once it has been asked for them.
-        self.traits = BotTraits(max_batch=1, parallel=self.options.concurrency, logprobs=True)
+        self.traits = BotTraits(
+            max_batch=1,
+            parallel=self.options.concurrency,
+            logprobs=True,
+            reads_evidence=self.options.evidence_words > 0,
+        )
         self.endpoint = Endpoint.of(
             model, base_url=self.options.base_url, api_key_env=self.options.api_key_env, timeout=self.options.timeout
         )
@@ -291,7 +298,12 @@ class _Call:
         """The body of the request."""
         fields = {
             "model": self.bot.model,
-            "messages": chat_messages(self.ask.dialogue, self.ask.speaker, self.options.instructions),
+            "messages": chat_messages(
+                self.ask.dialogue,
+                self.ask.speaker,
+                self.options.instructions,
+                evidence_words=self.options.evidence_words,
+            ),
             "temperature": self.options.temperature,
             "top_p": self.options.top_p,
             self.bot.endpoint.limit_field: self.options.max_tokens,

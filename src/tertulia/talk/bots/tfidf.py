@@ -9,6 +9,7 @@ baseline of the Ubuntu Dialogue Corpus (arXiv 1506.08909).
 import random
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple, Self
 
@@ -23,11 +24,16 @@ from tertulia.core.config import Config
 from tertulia.core.errors import UsageError
 from tertulia.core.reply import Ask, Candidate, Provenance, Reply
 from tertulia.corpus.load import load_dialogues
-from tertulia.talk.repetition import SAID, persona_sentences, text_key
+from tertulia.talk.bot import BotTraits
+from tertulia.talk.filters.base import NONE, make_filters
+from tertulia.talk.filters.retrieval import CONSIDERED, choose_filtered
+from tertulia.talk.repetition import SAID, evidence_candidates, persona_sentences, text_key
 from tertulia.talk.tfidf_index import TfidfIndex
 
 HEAD = 100
 """How many of the most similar rows are sorted first."""
+DRAWS = 20
+"""How often a random reply is drawn before all are looked through for one that was not used."""
 MAX_DROPPED = 20
 """How many candidates that were used before a reply's record lists: in a long conversation there are ever more."""
 
@@ -41,10 +47,15 @@ class TfidfOptions(Config):
     """Weight of the persona in the query when the bot replies, where the messages weigh 1; 0 ignores the persona."""
     rank_persona_weight: float = Field(1.5, ge=0)
     """Weight of the persona in the query when the bot ranks given replies."""
+    filters: str = NONE
+    """Which filters reject candidates, such as `consistent`: names separated by commas, parameters after colons. They
+    see the best 50 at least."""
     candidates: int = Field(10, ge=1, le=1000)
     """How many of the best replies to consider."""
     max_ngram: int = Field(2, ge=1, le=3)
     """Longest n-gram of words that is a term."""
+    evidence: bool = False
+    """Whether the sentences of the evidence are candidates, too: each by its own similarity to the query."""
 
 
 class TfidfBot:
@@ -57,7 +68,9 @@ class TfidfBot:
     def __init__(self, index: TfidfIndex, options: TfidfOptions | None = None, *, spec: str = "tfidf") -> None:
         self.index = index
         self.options = options or TfidfOptions()
+        self.filters = make_filters(self.options.filters)
         self.spec = spec
+        self.traits = BotTraits(reads_evidence=self.options.evidence)
 
     @classmethod
     def build(cls, target: str, options: TfidfOptions, /) -> Self:
@@ -77,8 +90,9 @@ class TfidfBot:
         if not asks:
             return []
         start = time.perf_counter()
-        similarity = self.index.similarity(self._queries(asks, self.options.persona_weight))
-        choices = [self._choose(ask, similarity[[row], :]) for row, ask in enumerate(asks)]
+        queries = self._queries(asks, self.options.persona_weight)
+        similarity = self.index.similarity(queries)
+        choices = [self._choose(ask, similarity[[row], :], queries[[row], :]) for row, ask in enumerate(asks)]
         seconds = time.perf_counter() - start
         return [
             Reply(
@@ -111,18 +125,23 @@ class TfidfBot:
     def _query_text(self, ask: Ask) -> str:
         return ask.last if self.options.context == "last" else "\n".join(turn.text for turn in ask.dialogue.turns)
 
-    def _choose(self, ask: Ask, similarity: sparse.csr_array) -> "_Choice":
+    def _choose(self, ask: Ask, similarity: sparse.csr_array, query: sparse.csr_array) -> "_Choice":
         """The reply to one ask; `similarity` is its row, (1, rows of the index), with only the non-zero entries."""
         rng = random.Random(ask.seed)
         used = {text_key(turn.text) for turn in ask.dialogue.turns}
         if not ask.dialogue.turns and self.index.openers:
             return self._draw(rng, self.index.openers, used, note="opened the conversation")
-        if similarity.nnz == 0:
+        from_evidence = self._from_evidence(ask, query, used) if self.options.evidence else []
+        if similarity.nnz == 0 and not from_evidence:
             return self._draw(
                 rng, range(len(self.index.pairs)), used, note="none of the words are in its data: drew a random reply"
             )
         candidates = self._candidates(similarity, _best_first(similarity.data, ask.seed), used)
+        candidates = tuple(sorted((*from_evidence, *candidates), key=lambda candidate: -(candidate.score or 0.0)))
         fresh = [candidate for candidate in candidates if candidate.dropped is None]
+        if self.filters:
+            choice, listed = choose_filtered(self.filters, ask, candidates, listed=self.options.candidates)
+            return _Choice(choice.text, choice.score, listed, choice.note)
         if not fresh:
             first = candidates[0]
             return _Choice(first.text, first.score, candidates, "every similar reply was used already: repeated one")
@@ -144,14 +163,34 @@ class TfidfBot:
             if dropped is None or len(candidates) - kept < MAX_DROPPED:
                 candidates.append(Candidate(pair.reply, float(similarity.data[entry]), dropped, pair.source))
             kept += dropped is None
-            if kept >= self.options.candidates:
+            if kept >= (max(self.options.candidates, CONSIDERED) if self.filters else self.options.candidates):
                 break
         return tuple(candidates)
 
+    def _from_evidence(self, ask: Ask, query: sparse.csr_array, used: set[str]) -> list[Candidate]:
+        """The sentences of the evidence that share a word with the query."""
+        sentences = evidence_candidates(ask)
+        scores = np.asarray((self.index.vectors([one.text for one in sentences]) @ query.T).todense()).ravel()
+        return [
+            replace(one, score=float(score), dropped=SAID if text_key(one.text) in used else None)
+            for one, score in zip(sentences, scores, strict=True)
+            if score > 0
+        ]
+
     def _draw(self, rng: random.Random, indices: Sequence[int], used: set[str], *, note: str) -> "_Choice":
-        fresh = [i for i in indices if text_key(self.index.pairs[i].reply) not in used] or indices
-        pair = self.index.pairs[rng.choice(fresh)]
+        pair = self.index.pairs[self._draw_unused(rng, indices, used)]
         return _Choice(pair.reply, 0.0, (Candidate(pair.reply, 0.0, None, pair.source),), note)
+
+    def _draw_unused(self, rng: random.Random, indices: Sequence[int], used: set[str]) -> int:
+        """A random index whose reply was not used, or any if all were.
+
+        Few replies were used, so drawing again is far cheaper than looking at all of them first.
+        """
+        for _ in range(DRAWS):
+            index = rng.choice(indices)
+            if text_key(self.index.pairs[index].reply) not in used:
+                return index
+        return rng.choice([i for i in indices if text_key(self.index.pairs[i].reply) not in used] or indices)
 
 
 def _best_first(scores: np.ndarray, seed: int) -> Iterator[int]:

@@ -31,8 +31,12 @@ _RULES, _SAFETY = "tertulia.talk.filters.rules", "tertulia.talk.filters.safety"
 FILTERS.add("empty", f"{_RULES}:Empty", "drops replies without words or symbols")
 FILTERS.add("too-long", f"{_RULES}:TooLong", "drops replies that are too long for a chat")
 FILTERS.add("cross-turn", f"{_RULES}:CrossTurn", "drops replies that repeat an earlier turn")
+FILTERS.add("consistent", "tertulia.talk.filters.consistent:Consistent", "drops replies that contradict the persona")
 FILTERS.add("in-turn", f"{_RULES}:InTurn", "drops replies that repeat themselves")
 FILTERS.add("safety", f"{_SAFETY}:Safety", "drops slurs, threats and encouragement of self-harm")
+FILTERS.add(
+    "grounded", "tertulia.talk.filters.grounded:GroundedFilter", "drops replies that the evidence does not support"
+)
 
 
 class Filter(Protocol):
@@ -55,12 +59,23 @@ class BatchFilter(Protocol):
         ...
 
 
+@runtime_checkable
+class Preference(Protocol):
+    """A filter that also prefers some of the candidates that it keeps."""
+
+    def bonus(self, ask: Ask, texts: Sequence[str], /) -> list[float]:
+        """How much each candidate is preferred; 0 if not at all. Those with more come first, else the order stays."""
+        ...
+
+
 class FilteredCandidate(NamedTuple):
     """A candidate after filtering; its reasons are in `candidate.dropped`."""
 
     candidate: Candidate
     weight: float
     """Sum of the weights of its reasons: 0 if it was kept, `NEVER` if it must not be used in any case."""
+    bonus: float = 0.0
+    """Sum of what filters prefer it by."""
 
 
 class Choice(NamedTuple):
@@ -90,21 +105,27 @@ def apply_filters(filters: Sequence[Filter], ask: Ask, candidates: Sequence[Cand
     texts = [candidate.text for candidate in candidates]
     reasons: list[list[str]] = [[c.dropped] if c.dropped else [] for c in candidates]
     weights = [PRIOR_WEIGHT if c.dropped else 0.0 for c in candidates]
+    bonuses = [0.0] * len(candidates)
     for one in filters:
+        if isinstance(one, Preference):
+            bonuses = [sum(pair) for pair in zip(bonuses, one.bonus(ask, texts), strict=True)]
         verdicts = one.many(ask, texts) if isinstance(one, BatchFilter) else [one(ask, text) for text in texts]
         for index, reason in enumerate(verdicts):
             if reason is not None:
                 reasons[index].append(reason)
                 weights[index] += one.weight
     return [
-        FilteredCandidate(replace(candidate, dropped="; ".join(its_reasons) or None), weight)
-        for candidate, its_reasons, weight in zip(candidates, reasons, weights, strict=True)
+        FilteredCandidate(replace(candidate, dropped="; ".join(its_reasons) or None), weight, bonus)
+        for candidate, its_reasons, weight, bonus in zip(candidates, reasons, weights, bonuses, strict=True)
     ]
 
 
 def choose(filtered: Sequence[FilteredCandidate], *, fallback: str, attempt: int = 1) -> Choice:
-    """The first candidate that was kept (a later attempt takes the next one), else the least bad, else the fallback."""
-    kept = [index for index, one in enumerate(filtered) if one.weight == 0]
+    """The first candidate that was kept (a later attempt takes the next one), else the least bad, else the fallback.
+
+    Preferred candidates precede the others.
+    """
+    kept = sorted((i for i, one in enumerate(filtered) if one.weight == 0), key=lambda i: -filtered[i].bonus)
     if kept:
         index = kept[(attempt - 1) % len(kept)]
         return Choice(index, filtered[index].candidate.text, filtered[index].candidate.score, None)

@@ -60,7 +60,8 @@ def converse(
             for i in waiting
         ]
         for i, reply in zip(waiting, seat.bot.reply(asks), strict=True):
-            meta = {"provenance": asdict(reply.provenance), "score": reply.score}
+            meta: dict[str, Json] = {"provenance": asdict(reply.provenance), "score": reply.score}
+            meta |= {"evidence": [asdict(passage) for passage in reply.evidence]} if reply.evidence else {}
             dialogues[i] = dialogues[i].with_turns(Turn(seat.name, reply.text, meta=meta))
         progress(len(waiting))
     return dialogues

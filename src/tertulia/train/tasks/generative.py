@@ -141,15 +141,8 @@ class GenerativeTask(TrainingTask):
         """Views of similar length together, batches in a random order."""
         rng = random.Random(f"{self.config.seed} {epoch}")
         batches = batches_of(self._sizes, self.config.batch_tokens, rng)
-        return [[self._drop_personas(self.data.views[i], rng) for i in batch] for batch in batches]
-
-    def _drop_personas(self, view: DialogueView, rng: random.Random) -> DialogueView:
         share = self.config.persona_dropout
-        if share and view.persona and rng.random() < share:
-            view = replace(view, persona=())
-        if share and view.partner and rng.random() < share:
-            view = replace(view, partner=())
-        return view
+        return [[drop_personas(self.data.views[i], share, rng) for i in batch] for batch in batches]
 
     def loss(self, batch: list[DialogueView]) -> Loss:
         """Mean over the tokens of the target turns."""
@@ -166,3 +159,12 @@ class GenerativeTask(TrainingTask):
     def validate(self) -> Mapping[str, float]:
         """Perplexity of the turns of the speaker that the model replies for, per word and per token."""
         return perplexity(likelihoods(self.model, self.data.valid, tokens=self.config.batch_tokens))
+
+
+def drop_personas(view: DialogueView, share: float, rng: random.Random) -> DialogueView:
+    """The view without its personas in this share of the cases, each persona by itself."""
+    if share and view.persona and rng.random() < share:
+        view = replace(view, persona=())
+    if share and view.partner and rng.random() < share:
+        view = replace(view, partner=())
+    return view

@@ -96,6 +96,7 @@ def _of_turn(conversation: Conversation, stored: StoredTurn) -> Original:
         conversation.id,
         tuple(Turn(turn.speaker, turn.text) for turn in before),
         personas={BOT: conversation.persona} if conversation.persona else {},
+        evidence=conversation.evidence,
     )
     seed = _seed(stored.reply)
     ask = Ask(dialogue, BOT, seed=int(stored.id[:8], 16) if seed is None else seed)

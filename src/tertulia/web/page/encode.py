@@ -7,8 +7,10 @@ from tertulia.core.dialogue import Json, Persona
 from tertulia.core.text import squash
 from tertulia.store import ConversationSummary, StoredTurn
 from tertulia.store.records import SearchHit
+from tertulia.talk.bot import traits_of
 from tertulia.talk.worker import Worker
 from tertulia.web.errors import visible_error
+from tertulia.web.grounding import stored_evidence
 from tertulia.web.page.markdown import markup, may_have_markup
 from tertulia.web.services import ConversationPage
 from tertulia.web.threads import on_thread
@@ -30,6 +32,7 @@ def turn_out(turn: StoredTurn, *, attempts: int | None = None, markdown: bool = 
         "attempt": turn.attempt if turn.speaker == "bot" else attempts or 1,
         "attempts": attempts or turn.attempt,
         "markup": markup(turn.text) if markdown and turn.speaker == "bot" and turn.status != "pending" else None,
+        "evidence": len(stored_evidence(turn)),
     }
 
 
@@ -54,6 +57,7 @@ def page_out(page: ConversationPage, *, markdown: bool = False) -> dict[str, Any
         "title": conversation.title,
         "bot": conversation.bot,
         "persona": list(conversation.persona.sentences) if conversation.persona else None,
+        "evidence": [passage.text for passage in conversation.evidence] or None,
         "created": conversation.created,
         "updated": conversation.updated,
         "turns": [
@@ -132,6 +136,7 @@ def bot_out(worker: Worker) -> dict[str, Any]:
         "name": worker.display_name if worker.name == own_id else worker.name,
         "summary": worker.bot.summary,
         "streams": worker.streams,
+        "evidence": traits_of(worker.bot).reads_evidence,
     }
 
 

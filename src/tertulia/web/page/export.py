@@ -14,6 +14,7 @@ from tertulia.core.dialogue import Dialogue, Turn
 from tertulia.store import Conversation, StoredTurn
 from tertulia.web.asks import BOT, USER
 from tertulia.web.errors import visible_error
+from tertulia.web.grounding import stored_evidence
 
 ExportFormat = Literal["json", "txt", "md"]
 Names = Mapping[str, str]
@@ -26,6 +27,7 @@ def export_json(conversation: Conversation, names: Names) -> bytes:
         id=conversation.id,
         turns=tuple(Turn(turn.speaker, turn.text, meta=_meta(turn, names)) for turn in conversation.turns),
         personas={BOT: conversation.persona} if conversation.persona else {},
+        evidence=conversation.evidence,
         meta={
             "title": conversation.title,
             "bot": names.get(conversation.bot, conversation.bot),
@@ -49,6 +51,9 @@ def export_markdown(conversation: Conversation, names: Names) -> bytes:
     parts = [f"# {' '.join(conversation.title.split()) or 'Conversation'}"]
     if conversation.persona:
         parts.append("\n".join(f"- {sentence}" for sentence in conversation.persona.sentences))
+    if conversation.evidence:
+        passages = "\n".join(f"- {' '.join(passage.text.split())}" for passage in conversation.evidence)
+        parts.append(f"Evidence:\n\n{passages}")
     for turn in conversation.turns:
         quoted = "\n".join(f"> {line}".rstrip() for line in turn.text.split("\n"))
         parts.append(f"**{_speaker(turn, names)}** ({_time(turn)}):\n\n{quoted}")
@@ -73,6 +78,7 @@ def _meta(turn: StoredTurn, names: Names) -> dict[str, Any]:
         bot = names.get(turn.bot or "", turn.bot)
         meta |= {"bot": bot, "status": turn.status, "attempt": turn.attempt}
         meta |= {"error": visible_error(turn)} if turn.error else {}
+        meta |= {"evidence": evidence} if (evidence := stored_evidence(turn)) else {}
     return meta
 
 

@@ -11,6 +11,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from tertulia import __version__
+from tertulia.talk.evidence import MAX_EVIDENCE
 from tertulia.web.deps import AppServices
 
 WEB = Path(__file__).parent.parent
@@ -49,6 +50,7 @@ def install(app: FastAPI) -> None:
         """The chat page."""
         config, signed_in = services.config, request.state.session is not None
         settings = {"max_message": config.max_message, "markdown": config.markdown, "explain": config.explain}
-        return pages.render("chat.html", settings | {"signed_in": signed_in})
+        evidence = {"grounding": bool(config.grounding), "max_evidence": MAX_EVIDENCE}
+        return pages.render("chat.html", settings | evidence | {"signed_in": signed_in})
 
     app.mount("/static", Static(directory=WEB / "static"), name="static")

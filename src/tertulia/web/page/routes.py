@@ -13,6 +13,7 @@ from fastapi.responses import Response
 from tertulia.store import UNSET, NotFound, StoredTurn
 from tertulia.store.records import SearchHit
 from tertulia.web.deps import AppServices, VisitorConversations
+from tertulia.web.grounding import stored_evidence
 from tertulia.web.middleware import new_cookie
 from tertulia.web.page import schemas
 from tertulia.web.page.encode import (
@@ -97,7 +98,8 @@ async def search(
 async def create(body: schemas.NewConversation, services: AppServices, conversations: VisitorConversations) -> Response:
     """Start a conversation."""
     services.worker(body.bot)
-    created = await conversations.create(body.bot, await on_thread(schemas.persona_of, body.persona))
+    persona = await on_thread(schemas.persona_of, body.persona)
+    created = await conversations.create(body.bot, persona, await on_thread(schemas.evidence_of, body.evidence))
     return Json(page_out(ConversationPage(created, {}, None)), 201)
 
 
@@ -121,12 +123,14 @@ async def update(
     services: AppServices,
     conversations: VisitorConversations,
 ) -> Response:
-    """Change a conversation's bot, persona or title."""
+    """Change a conversation's bot, persona, evidence or title."""
     if body.bot is not None:
         services.worker(body.bot)
     persona = await on_thread(schemas.persona_of, body.persona) if "persona" in body.model_fields_set else UNSET
     title = None if body.title is None else await on_thread_if_long(body.title, schemas.title_text)
-    await conversations.update(id, bot=body.bot, persona=persona, title=title)
+    given = "evidence" in body.model_fields_set
+    evidence = await on_thread(schemas.evidence_of, body.evidence) if given else None
+    await conversations.update(id, bot=body.bot, persona=persona, title=title, evidence=evidence)
     return await get(id, services, conversations)
 
 
@@ -211,6 +215,21 @@ async def explain(
     if stored is None or stored.speaker != "bot":
         raise NotFound("reply")
     return await on_thread(lambda: Json(explanation_out(stored)))
+
+
+@router.get("/conversations/{id}/turns/{turn}/evidence", response_model=schemas.ReplyEvidenceOut, responses=errors(404))
+async def reply_evidence(
+    id: ConversationId,  # noqa: A002
+    turn: TurnId,
+    services: AppServices,
+    conversations: VisitorConversations,
+) -> Response:
+    """Get the passages that a reply could rest on and, where the server checks replies, which sentences do."""
+    message, reply = await conversations.reply(id, turn)
+    passages, verdict = stored_evidence(reply), None
+    if services.grounding is not None and passages and reply.text and reply.status in ("done", "stopped"):
+        verdict = await services.grounding.verdict(reply, message)
+    return Json({"passages": passages, "verdict": verdict})
 
 
 @router.get("/conversations/{id}/events", response_class=Response, responses=errors(404, 409) | EVENT_STREAM)

@@ -9,10 +9,11 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from tertulia.core.dialogue import Persona
+from tertulia.core.dialogue import Evidence, Persona
 from tertulia.core.errors import UsageError
 from tertulia.core.text import clean, squash
 from tertulia.store import NotFound
+from tertulia.talk.evidence import check_size, text_passages
 from tertulia.web.errors import TooLarge
 
 
@@ -67,6 +68,8 @@ class NewConversation(Body):
     """Id of the bot."""
     persona: Sentences | None = None
     """The bot's persona, as sentences in the first person."""
+    evidence: Sentences | None = None
+    """What replies should rest on, as passages."""
 
 
 class ConversationChanges(Body):
@@ -75,6 +78,8 @@ class ConversationChanges(Body):
     bot: BotName | None = None
     persona: Sentences | None = None
     """Null removes the persona."""
+    evidence: Sentences | None = None
+    """Null removes the evidence."""
     title: str | None = None
 
 
@@ -124,6 +129,13 @@ def persona_of(sentences: list[str] | None) -> Persona | None:
     return Persona(kept) if kept else None
 
 
+def evidence_of(passages: list[str] | None) -> tuple[Evidence, ...]:
+    """The passages as evidence, without blank ones."""
+    evidence = tuple(part for passage in passages or () for part in text_passages(passage))
+    check_size(evidence)
+    return evidence
+
+
 def title_text(title: str) -> str:
     """The title as it is stored."""
     title = squash(clean(title))
@@ -147,6 +159,8 @@ class TurnOut(BaseModel):
     attempts: int
     markup: list[Any] | None
     """A reply's Markdown as a tree: a node is a text, or a list of a tag, its attributes and its children."""
+    evidence: int
+    """How many passages the bot had when it replied."""
 
 
 class ConversationOut(BaseModel):
@@ -158,6 +172,7 @@ class ConversationOut(BaseModel):
     title: str
     bot: str
     persona: list[str] | None
+    evidence: list[str] | None
     created: datetime
     updated: datetime
     turns: list[TurnOut]
@@ -214,6 +229,46 @@ class ExplanationOut(BaseModel):
     note: str | None
 
 
+class PassageOut(BaseModel):
+    """A passage that a bot had when it replied; one that was given with the conversation has no score."""
+
+    text: str
+    source: str
+    score: float | None
+
+
+class PartOut(BaseModel):
+    """A part of a sentence."""
+
+    text: str
+    unsupported: bool
+
+
+class SentenceOut(BaseModel):
+    """How a sentence of a reply relates to the evidence."""
+
+    text: str
+    label: Literal["entailment", "hallucination", "off-topic", "generic", "contradiction"]
+    summary: str
+    supported: bool
+    parts: list[PartOut]
+
+
+class VerdictOut(BaseModel):
+    """How a reply relates to the evidence, sentence by sentence."""
+
+    classifier: str
+    label: Literal["entailment", "hallucination", "off-topic", "generic", "contradiction"]
+    sentences: list[SentenceOut]
+
+
+class ReplyEvidenceOut(BaseModel):
+    """What a reply could rest on, and whether it does; the verdict is null unless the server checks replies."""
+
+    passages: list[PassageOut]
+    verdict: VerdictOut | None
+
+
 class ExchangeOut(BaseModel):
     """A message and the reply to it."""
 
@@ -224,10 +279,14 @@ class ExchangeOut(BaseModel):
 class BotOut(BaseModel):
     """A bot."""
 
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
     id: str
     name: str
     summary: str
     streams: bool
+    evidence: bool
+    """Whether it reads the evidence of a conversation."""
 
 
 class PersonaOut(BaseModel):

@@ -2,20 +2,25 @@
 // (ApiError, shown to the user), or it was not reached (ConnectionError, tried again).
 
 /**
- * @typedef {{id: string, name: string, summary: string, streams: boolean}} Bot
+ * @typedef {{id: string, name: string, summary: string, streams: boolean, evidence: boolean}} Bot
  * @typedef {{id: string, name: string, sentences: string[]}} Persona
  * @typedef {{id: string, title: string, bot: string, updated: string, turns: number}} ConversationSummary
  * @typedef {{id: string, speaker: "user" | "bot", text: string, status: "done" | "pending" | "stopped" | "failed",
  *   bot: string | null, seconds: number | null, created: string, error: string | null, hint?: string,
- *   attempt: number, attempts: number, markup: import("./markup.js").Node[] | null}} Turn
+ *   attempt: number, attempts: number, markup: import("./markup.js").Node[] | null, evidence: number}} Turn
  * @typedef {{id: string, title: string, bot: string, updated: string, excerpt: string | null}} SearchHit
  * @typedef {{text: string, score: number | null, dropped: string | null, source: string | null}} Candidate
  * @typedef {{bot: string | null, text: string, attempt: number, score: number | null, candidates: Candidate[],
  *   settings: Record<string, unknown>, seed: number | null, checkpoint: string | null, version: string | null,
  *   seconds: number | null, finish: string | null, usage: {prompt: number, completion: number} | null,
  *   note: string | null}} Explanation
- * @typedef {{id: string | null, title: string, bot: string, persona: string[] | null, turns: Turn[],
- *   earlier: number | null}} Conversation `earlier` is where the turns before these end; null if there are none
+ * @typedef {{text: string, source: string, score: number | null}} Passage
+ * @typedef {{text: string, label: string, summary: string, supported: boolean,
+ *   parts: {text: string, unsupported: boolean}[]}} Sentence
+ * @typedef {{classifier: string, label: string, sentences: Sentence[]}} Verdict
+ * @typedef {{passages: Passage[], verdict: Verdict | null}} ReplyEvidence
+ * @typedef {{id: string | null, title: string, bot: string, persona: string[] | null,
+ *   evidence: string[] | null, turns: Turn[], earlier: number | null}} Conversation `earlier` is where the turns before these end; null if there are none
  */
 
 export class ApiError extends Error {
@@ -82,12 +87,12 @@ export const personas = () => json("GET", "personas");
 export const conversations = (before) => json("GET", before ? `conversations?before=${before}` : "conversations");
 /** @param {string} words @returns {Promise<SearchHit[]>} */
 export const search = (words) => json("GET", `search?q=${encodeURIComponent(words)}`);
-/** @param {string} bot @param {string[] | null} persona @returns {Promise<Conversation>} */
-export const create = (bot, persona) => json("POST", "conversations", { bot, persona });
+/** @param {string} bot @param {string[] | null} persona @param {string[] | null} evidence @returns {Promise<Conversation>} */
+export const create = (bot, persona, evidence) => json("POST", "conversations", { bot, persona, evidence });
 /** @param {string} id @param {AbortSignal} [signal] @param {number} [before] @returns {Promise<Conversation>} */
 export const conversation = (id, signal, before) =>
   json("GET", before === undefined ? at(id) : `${at(id)}?before=${before}`, undefined, signal);
-/** @param {string} id @param {{bot?: string, persona?: string[] | null, title?: string}} change */
+/** @param {string} id @param {{bot?: string, persona?: string[] | null, evidence?: string[] | null, title?: string}} change */
 export const update = (id, change) => call("PATCH", at(id), change);
 /** @param {string} id */
 export const remove = (id) => call("DELETE", at(id));
@@ -103,6 +108,8 @@ export const attempts = (id, turn) => json("GET", `${atTurn(id, turn)}/attempts`
 export const choose = (id, turn) => json("POST", `${atTurn(id, turn)}/choose`);
 /** @param {string} id @param {string} turn @returns {Promise<Explanation>} */
 export const why = (id, turn) => json("GET", `${atTurn(id, turn)}/why`);
+/** @param {string} id @param {string} turn @returns {Promise<ReplyEvidence>} */
+export const evidence = (id, turn) => json("GET", `${atTurn(id, turn)}/evidence`);
 /** @returns {Promise<{erased: number}>} */
 export const eraseMe = () => json("DELETE", "me");
 

@@ -3,6 +3,7 @@
 import * as api from "./api.js";
 import { send, showComposer, startComposer } from "./composer.js";
 import { startDialogs } from "./dialogs.js";
+import { startEvidence } from "./evidence.js";
 import { $, h } from "./dom.js";
 import { showHeader, startHeader } from "./header.js";
 import { onWake, retryUntilReached } from "./connection.js";
@@ -78,6 +79,7 @@ async function start() {
   startSidebar();
   startDialogs();
   startPersonas();
+  startEvidence();
   startPicker();
   startPreferences();
   startSearch();

@@ -1,9 +1,10 @@
-// The header of the page: title, bot, persona, and the menu of the conversation.
+// The header of the page: title, bot, persona, evidence, and the menu of the conversation.
 
 import * as api from "./api.js";
 import * as manage from "./manage.js";
 import * as dialogs from "./dialogs.js";
 import { $, icon } from "./dom.js";
+import { askEvidence, passageCount } from "./evidence.js";
 import { askPersona, listed } from "./personas.js";
 import { showError, state } from "./state.js";
 
@@ -17,7 +18,7 @@ function personaName(persona) {
 
 /** Update the header from the state. */
 export function showHeader() {
-  const { id, title, persona } = state.conversation;
+  const { id, title, persona, evidence } = state.conversation;
   const name = title || "New conversation";
   $("title").textContent = name;
   document.title = `${name} · Tertulia`;
@@ -25,6 +26,11 @@ export function showHeader() {
   $("persona").setAttribute("aria-label", `Persona: ${personaName(persona)}`);
   $("persona").title = persona ? persona.join(" ") : "The bot speaks as itself";
   $("persona").classList.toggle("set", persona !== null);
+  const passages = evidence ? passageCount(evidence.length) : "none";
+  $("evidence-value").textContent = passages;
+  $("evidence").setAttribute("aria-label", `Evidence: ${passages}`);
+  $("evidence").title = evidence ? evidence.join(" ").slice(0, 300) : "Give the bot a text that its replies should rest on";
+  $("evidence").classList.toggle("set", evidence !== null);
   $("more").disabled = !id;
   $("title-edit").hidden = !id;
   for (const format of FORMATS) $(`export-${format}`).href = id ? api.exportLink(id, format) : "#";
@@ -70,9 +76,15 @@ async function persona() {
   if (choice) await manage.choosePersona(choice.persona);
 }
 
+async function evidence() {
+  const choice = await askEvidence(state.conversation.evidence);
+  if (choice) await manage.chooseEvidence(choice.evidence);
+}
+
 /** Connect the header and the foot of the sidebar. @param {() => void} leave go to a new conversation */
 export function startHeader(leave) {
   $("persona").addEventListener("click", () => persona().catch(showError));
+  $("evidence").addEventListener("click", () => evidence().catch(showError));
   $("title-edit").addEventListener("click", () => rename().catch(showError));
   onItem("rename", rename);
   onItem("delete", () => remove(leave));

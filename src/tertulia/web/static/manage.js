@@ -1,4 +1,4 @@
-// Managing conversations: choosing the bot and the persona, renaming, deleting, erasing.
+// Managing conversations: choosing the bot, the persona and the evidence, renaming, deleting, erasing.
 
 import * as api from "./api.js";
 import * as storage from "./storage.js";
@@ -14,10 +14,10 @@ export const changesSaved = () => changes;
 
 /**
  * Change the open conversation here and, once it exists there, on the server; reverted when the server refuses.
- * @param {{bot?: string, persona?: string[] | null, title?: string}} patch
+ * @param {{bot?: string, persona?: string[] | null, evidence?: string[] | null, title?: string}} patch
  */
 async function update(patch) {
-  const { id, bot, persona, title } = state.conversation;
+  const { id, bot, persona, evidence, title } = state.conversation;
   changeConversation(patch);
   if (!id) return;
   try {
@@ -26,7 +26,7 @@ async function update(patch) {
     await sent;
     tellTabs("changed", id);
   } catch (error) {
-    if (state.conversation.id === id) changeConversation({ bot, persona, title });
+    if (state.conversation.id === id) changeConversation({ bot, persona, evidence, title });
     throw error;
   }
   await refreshList();
@@ -40,6 +40,9 @@ export async function chooseBot(bot) {
 
 /** @param {string[] | null} persona */
 export const choosePersona = (persona) => update({ persona: persona?.length ? persona : null });
+
+/** @param {string[] | null} evidence */
+export const chooseEvidence = (evidence) => update({ evidence });
 
 /** @param {string} title */
 export const rename = (title) => update({ title });

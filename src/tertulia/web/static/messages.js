@@ -32,8 +32,9 @@ export async function open(id) {
   const unsent = storage.unsentOf(id);
   const ids = state.bots.map((served) => served.id);
   const bot = ids.includes(storage.lastBot()) ? storage.lastBot() : (ids[0] ?? "");
+  const { persona = null, evidence = null } = unsent ?? {};
   change({
-    conversation: { id, title: "", bot: unsent?.bot || bot, persona: unsent?.persona ?? null, turns: [], earlier: null },
+    conversation: { id, title: "", bot: unsent?.bot || bot, persona, evidence, turns: [], earlier: null },
     unsent,
     ready: id === null,
     alert: null,
@@ -60,8 +61,8 @@ export async function refresh() {
 
 /** @param {string} text @returns {Promise<void>} */
 export async function say(text) {
-  const { id, bot, persona } = state.conversation;
-  const unsent = { key: storage.newKey(), id, text, bot, persona };
+  const { id, bot, persona, evidence } = state.conversation;
+  const unsent = { key: storage.newKey(), id, text, bot, persona, evidence };
   storage.saveUnsent(unsent);
   const signal = startTask();
   change({ unsent, alert: null });
@@ -76,7 +77,7 @@ export async function say(text) {
 async function createFor(unsent) {
   sending.add(unsent.key);
   try {
-    const created = await api.create(unsent.bot, unsent.persona);
+    const created = await api.create(unsent.bot, unsent.persona, unsent.evidence ?? null);
     unsent.id = created.id;
     storage.saveUnsent(unsent);
     return created;

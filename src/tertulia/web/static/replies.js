@@ -47,7 +47,7 @@ export function putTurn(turn) {
 /** @param {string} id @param {number} [attempts] @returns {api.Turn} */
 export function pendingTurn(id, attempts = 1) {
   const { bot } = state.conversation;
-  const empty = { text: "", seconds: null, created: "", error: null, markup: null };
+  const empty = { text: "", seconds: null, created: "", error: null, markup: null, evidence: 0 };
   return { ...empty, id, speaker: "bot", status: "pending", bot, attempt: attempts, attempts };
 }
 

@@ -4,7 +4,8 @@ import { ConnectionError } from "./api.js";
 
 /**
  * A message that the server has not confirmed yet. `key` makes sending it twice harmless.
- * @typedef {{key: string, id: string | null, text: string, bot: string, persona: string[] | null}} Unsent
+ * @typedef {{key: string, id: string | null, text: string, bot: string, persona: string[] | null,
+ *   evidence?: string[] | null}} Unsent
  * @typedef {import("./api.js").Turn} Turn
  *
  * @typedef {object} State
@@ -29,7 +30,7 @@ export const state = {
   personas: [],
   list: [],
   more: false,
-  conversation: { id: null, title: "", bot: "", persona: null, turns: [], earlier: null },
+  conversation: { id: null, title: "", bot: "", persona: null, evidence: null, turns: [], earlier: null },
   unsent: null,
   ready: false,
   lost: false,

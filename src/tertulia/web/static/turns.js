@@ -6,6 +6,7 @@ import { copyTool } from "./copying.js";
 import { brief, exact } from "./dates.js";
 import { h, icon, tool } from "./dom.js";
 import { editForm, startEditing } from "./editing.js";
+import { evidencePanel } from "./grounding.js";
 import { buildMarkup } from "./markup.js";
 import { regenerate, undo } from "./messages.js";
 import { botName, showError, state } from "./state.js";
@@ -77,7 +78,8 @@ export function botTurn(turn) {
   );
   const kind = shown === turn ? "turn bot" : "turn bot unused";
   const heading = h("span", { class: "sr" }, `${name} said:`);
-  return h("article", { class: kind, "data-turn": turn.id }, heading, bubble(shown), facts);
+  const box = bubble(shown);
+  return h("article", { class: kind, "data-turn": turn.id }, heading, box, evidencePanel(shown, box), facts);
 }
 
 /**

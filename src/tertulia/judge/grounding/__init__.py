@@ -1,0 +1,1 @@
+"""Grounding classifiers as judges: of labelled responses, of conversations with evidence, beside people."""

@@ -1,0 +1,56 @@
+"""Consistency classifiers by name: the built-in rules, a trained model of natural language inference, or both.
+
+`rules` works everywhere and at once. A trained model sees more and is slower; in `rules+MODEL` the rules decide what
+they know, and the model the rest.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tertulia.artefacts.manifest import is_complete
+from tertulia.core.consistency import ConsistencyClassifier, HasRelations
+from tertulia.core.errors import UsageError
+from tertulia.models.classifiers.consistency_rules import ConsistencyRules
+
+DEFAULT = "rules"
+
+
+class RulesFirst:
+    """The rules where they find a relation, else a model."""
+
+    def __init__(self, model: ConsistencyClassifier) -> None:
+        self.rules, self.model = ConsistencyRules(), model
+
+    def probabilities(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[HasRelations]:
+        """For each pair the probabilities of the three classes; the model sees only what the rules find neutral."""
+        rows: list[HasRelations] = []
+        rows += self.rules.probabilities(premises, hypotheses)
+        open_pairs = [i for i, row in enumerate(rows) if max(row.contradiction, row.entailment) < 0.5]
+        judged = self.model.probabilities([premises[i] for i in open_pairs], [hypotheses[i] for i in open_pairs])
+        for i, row in zip(open_pairs, judged, strict=True):
+            rows[i] = row
+        return rows
+
+
+def load_consistency(name: str = DEFAULT) -> ConsistencyClassifier:
+    """`rules`, the run folder of the recipe `entailment`, `hf:NAME_OR_FOLDER`, or `rules+` one of the latter two."""
+    name = name or DEFAULT
+    if name == DEFAULT:
+        return ConsistencyRules()
+    first, plus, rest = name.partition("+")
+    if first == DEFAULT and plus:
+        return RulesFirst(_load_model(rest))
+    return _load_model(name)
+
+
+def _load_model(name: str) -> ConsistencyClassifier:
+    kind, _, hub_name = name.partition(":")
+    if not is_complete(Path(name)) and (kind != "hf" or not hub_name):
+        raise UsageError(
+            f"{name!r} does not name an entailment classifier.",
+            hint="Give `rules`, the run folder of `tertulia train configs/entailment.toml`, a Hugging Face classifier"
+            " with the labels entailment, neutral and contradiction (hf:NAME_OR_FOLDER), or rules+ one of the two.",
+        )
+    from tertulia.models.classifiers.entailment import EntailmentClassifier  # transformers takes seconds to import
+
+    return EntailmentClassifier.load(name if is_complete(Path(name)) else hub_name)

@@ -1,0 +1,120 @@
+"""The consistency filter: reasons, history, preference; in bots that choose and in how any bot chooses."""
+
+import pytest
+
+from tertulia.core.dialogue import Dialogue, Persona, Turn
+from tertulia.core.errors import UnknownName, UsageError
+from tertulia.core.reply import Ask, Candidate
+from tertulia.models.rankers.base import Ranker
+from tertulia.talk.bots.ranker import RankerBot, RankerOptions
+from tertulia.talk.bots.tfidf import TfidfBot, TfidfOptions
+from tertulia.talk.filters.base import apply_filters, choose, make_filters
+from tertulia.talk.filters.consistent import Consistent, own_statements
+from tertulia.talk.filters.retrieval import CONSIDERED, choose_filtered
+from tertulia.talk.pool import ReplyPool
+from tertulia.talk.tfidf_index import TfidfIndex
+
+NURSE = Persona(("i am a nurse.", "i have two kids."))
+
+
+def ask(*texts: str, persona: Persona | None = NURSE, attempt: int = 1) -> Ask:
+    """A conversation whose last turn is the partner's."""
+    turns = tuple(Turn(("ana", "bot")[(len(texts) - i + 1) % 2], text) for i, text in enumerate(texts))
+    personas = {"ana": Persona(("i am in sales.", "i have no kids."))} | ({"bot": persona} if persona else {})
+    return Ask(Dialogue("d", turns, personas), "bot", attempt=attempt)
+
+
+def test_reasons_name_both_sentences() -> None:
+    reasons = Consistent().many(ask("what do you do ?"), ["i am in sales , you ?", "i am a nurse .", "nice weather ."])
+    assert reasons == ["contradicts 'i am a nurse.': 'i am in sales'", None, None]
+
+
+def test_a_bare_answer_is_read_with_its_question() -> None:
+    assert (
+        Consistent()(ask("do you have kids ?"), "no , not yet .")
+        == "contradicts 'i have two kids.': 'i do not have kids'"
+    )
+    assert Consistent()(ask("do you have kids ?"), "yes !") is None
+    assert Consistent()(ask("do you have pets ?"), "no .") is None
+
+
+def test_own_earlier_turns_count_but_not_the_partners() -> None:
+    talk = ask("do you have pets ?", "no .", "i have two cats . you live alone ?", persona=None)
+    assert own_statements(talk) == ("no .", "i do not have pets")
+    assert (
+        Consistent()(talk, "my dog keeps me company .")
+        == "contradicts 'i do not have pets': 'my dog keeps me company .'"
+    )
+    assert Consistent(history=False)(talk, "my dog keeps me company .") is None
+    assert Consistent()(talk, "i have no cats .") is None
+
+
+def test_a_higher_threshold_keeps_weak_cases() -> None:
+    weak = "i am quite rich ."
+    broke = ask("hi", persona=Persona(("i am poor.",)))
+    assert Consistent()(broke, weak) is not None
+    assert Consistent(threshold=0.8)(broke, weak) is None
+
+
+def test_candidates_that_tell_what_is_asked_come_first() -> None:
+    texts = ["i am in sales .", "nice question .", "yes !", "my two kids are five and six ."]
+    candidates = [Candidate(text, -float(i)) for i, text in enumerate(texts)]
+    filters = make_filters("consistent")
+    filtered = apply_filters(filters, ask("do you have kids ?"), candidates)
+    assert [one.bonus for one in filtered] == [0, 0, 0, 1]
+    assert choose(filtered, fallback="").text == texts[3]
+    assert choose(filtered, fallback="", attempt=2).text == texts[1]
+    unasked = apply_filters(filters, ask("how are you ?"), candidates)
+    assert choose(unasked, fallback="").text == texts[1]
+    off = apply_filters(make_filters("consistent:prefer=false"), ask("do you have kids ?"), candidates)
+    assert choose(off, fallback="").text == texts[1]
+
+
+def test_enough_candidates_reach_the_filter_and_the_chosen_one_is_listed() -> None:
+    jobs = [Candidate(f"i am a plumber , take {i} .") for i in range(CONSIDERED - 1)]
+    choice, listed = choose_filtered(
+        make_filters("consistent"), ask("what do you do ?"), [*jobs, Candidate("i nurse .")], listed=3
+    )
+    assert choice.text == "i nurse ."
+    assert [one.text for one in listed] == [*(one.text for one in jobs[:3]), "i nurse ."]
+    assert all(one.dropped for one in listed[:3])
+
+
+def test_a_retrieval_bot_with_the_filter() -> None:
+    replies = ("i am in sales .", "i am a plumber .", "i am a nurse , it is hard work .")
+    dialogues = [
+        Dialogue(f"d{i}", (Turn("a", "what do you do for a living ?"), Turn("b", text)))
+        for i, text in enumerate(replies)
+    ]
+    index = TfidfIndex.from_dialogues(dialogues)
+    request = ask("what do you do for a living ?")
+    (reply,) = TfidfBot(index, TfidfOptions(filters="consistent", persona_weight=0)).reply([request])
+    assert reply.text == replies[2]
+    assert {one.dropped for one in reply.candidates if one.text != reply.text} == {
+        "contradicts 'i am a nurse.': 'i am in sales .'",
+        "contradicts 'i am a nurse.': 'i am a plumber .'",
+    }
+    (other,) = TfidfBot(index, TfidfOptions(filters="consistent", persona_weight=0)).reply(
+        [ask("what do you do for a living ?", persona=Persona(("i am a lawyer.",)))]
+    )
+    assert (other.note or "").startswith("every candidate was dropped")
+
+
+def test_a_wrong_classifier_fails_at_once() -> None:
+    with pytest.raises(UsageError, match="does not name an entailment classifier"):
+        make_filters("consistent:classifier=nowhere")
+
+
+def test_filters_see_more_candidates_than_are_listed(ranker: Ranker) -> None:
+    said = [*(f"I love my boat on the sea {word}" for word in "one two three four five six".split()), "tea with milk"]
+    dialogues = [Dialogue(text, (Turn("a", "hello, do you like boats"), Turn("b", text))) for text in said]
+    pool = ReplyPool.of(dialogues, ranker)
+    request = ask("do you like boats on the sea", persona=Persona(("I hate my boat.",)))
+    plain = RankerBot(ranker, pool, RankerOptions(candidates=2))
+    assert "boat" in plain.reply([request])[0].text
+    (filtered,) = RankerBot(ranker, pool, RankerOptions(candidates=2, filters="consistent")).reply([request])
+    assert "love my boat" not in filtered.text
+    assert len(filtered.candidates) == 3
+    assert [str(c.dropped).partition(":")[0] for c in filtered.candidates[:2]] == ["contradicts 'I hate my boat.'"] * 2
+    with pytest.raises(UnknownName, match="no filter called"):
+        RankerBot(ranker, pool, RankerOptions(filters="consistant"))
