@@ -16,7 +16,7 @@ MAX_CHARACTERS = 200_000
 def focus(evidence: str, response: str, *, max_words: int = MAX_WORDS) -> str:
     """The sentences of the evidence that share most content words with the response.
 
-    >>> focus("Ana left. The band is from Lisbon. It rained for days.", "A band from Lisbon!", max_words=7)
+    >>> focus("Ana left. The band is from Lisbon. It rained for days.", "A band from Lisbon!", max_words=6)
     'The band is from Lisbon.'
     """
     if len(evidence) <= 4 * max_words or len(evidence[: 20 * max_words].split()) <= max_words:
