@@ -57,10 +57,10 @@ _SPLITTER = f"2-{MAX_SENTENCES}-{MAX_WORDS}-{MAX_CHARACTERS}"
 
 
 class _Query(NamedTuple):
+    """The last turns, as many as `TURN_WEIGHTS` has."""
+
     terms: dict[str, float]
-    last: str
-    context: str
-    """The last turn with the one before it; empty if there is none."""
+    text: str
 
 
 class PassageIndex:
@@ -101,27 +101,22 @@ class PassageIndex:
     def search(self, turns: Sequence[Turn], count: int) -> list[Passage]:
         """The passages that fit the last turns best, best first; none if none does."""
         query = _query(turns)
-        if not query.last.strip():
+        if not query.text.strip():
             return []
-        by_words = self._by_words(query.terms)
-        similarities = self._similarities([text for text in (query.last, query.context) if text])
-        fits = by_words > 0
-        if similarities:
-            nearest = np.max(similarities, axis=0)
-            fits = (fits & (nearest >= MIN_SIMILARITY_WITH_WORDS)) | (nearest >= MIN_SIMILARITY)
+        rankings = [self._by_words(query.terms)]
+        fits = rankings[0] > 0
+        if self._encode is not None and self._vectors is not None:
+            # One by one, because the rounding of a product depends on its number of rows.
+            similarity = self._vectors @ self._encode([query.text])[0]
+            fits = (fits & (similarity >= MIN_SIMILARITY_WITH_WORDS)) | (similarity >= MIN_SIMILARITY)
+            rankings.append(similarity)
         scores: dict[int, float] = {}
-        for ranking in (by_words, *similarities):
+        for ranking in rankings:
             for rank, passage in enumerate(_best(ranking, fits), 1):
                 scores[passage] = scores.get(passage, 0.0) + 1 / (FUSION + rank)
         best = sorted(scores, key=lambda passage: (-scores[passage], passage))[:count]
-        top = (1 + len(similarities)) / (FUSION + 1)
+        top = len(rankings) / (FUSION + 1)
         return [Passage(self.texts[i], self.sources[i], round(scores[i] / top, 4)) for i in best]
-
-    def _similarities(self, texts: Sequence[str]) -> list[Floats]:
-        """For each text, its cosine with each passage. One by one: the result must not depend on what else is asked."""
-        if self._encode is None or self._vectors is None:
-            return []
-        return [self._vectors @ self._encode([text])[0] for text in texts]
 
     def _by_words(self, terms: dict[str, float]) -> Floats:
         known = {self._terms[term]: weight for term, weight in terms.items() if term in self._terms}
@@ -223,8 +218,7 @@ def _query(turns: Sequence[Turn]) -> _Query:
     for turn, weight in zip(reversed(turns), TURN_WEIGHTS, strict=False):
         for term in set(content_terms(turn.text)):
             terms[term] = max(weight, terms.get(term, 0.0))
-    texts = [turn.text for turn in turns[-2:]]
-    return _Query(terms, texts[-1] if texts else "", "\n".join(texts) if len(texts) > 1 else "")
+    return _Query(terms, "\n".join(turn.text for turn in turns[-len(TURN_WEIGHTS) :]))
 
 
 def _best(scores: Floats, fits: NDArray[np.bool_]) -> list[int]:
