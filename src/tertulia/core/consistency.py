@@ -128,7 +128,8 @@ _NO = re.compile(
     r"(?! (?:kids|children|pets|problem|worries|way|idea|doubt|matter))"
 )
 _ECHO = re.compile(
-    rf"{_OPENING}i (?P<verb>do|am|have|can)(?P<no> not)?(?:,|$| (?:too|indeed|either|yet|actually|but|and|because|though)\b)"
+    rf"{_OPENING}i (?P<verb>do|am|have|can)(?P<no> not)?"
+    r"(?:,|$| (?:too|indeed|either|yet|actually|but|and|because|though)\b)"
 )
 _VERB_OF = re.compile(r"\b(?P<verb>do|are|have|can) you\b")
 _DO = re.compile(r"\b(?:do|did) you (?:also |still |currently |really )?(?P<rest>(?!know|think|mean|want|do\b).*)")
@@ -171,6 +172,9 @@ _ASKED: tuple[tuple[re.Pattern[str], tuple[Kind, ...]], ...] = (
     (re.compile(r"\b(?:eat|meat|vegan|vegetarian|diet)\b"), ("diet", "meat")),
     (re.compile(r"\b(?:drink|beer|wine|alcohol)\b"), ("alcohol",)),
     (re.compile(r"\bhair\b|\blook like\b"), ("hair", "height")),
+)
+_EMPTY = re.compile(
+    r"\b(?:hi|hello|hey|sorry|thanks|good|great|fine|nothing|originally|cool|nice|wow|well|lol|haha|here)\b"
 )
 MAX_FRAGMENT = 6
 """Words of an answer that is no sentence of its own."""
@@ -245,7 +249,7 @@ def _closed(question: str, positive: bool) -> str | None:
 def _open(made: str, match: re.Match[str], said: str) -> str | None:
     """The statement that a fragment makes as the answer to an open question."""
     fragment = said.partition(",")[0]
-    if _SUBJECT.search(fragment) or not fragment or len(fragment.split()) > MAX_FRAGMENT:
+    if not fragment or _SUBJECT.search(fragment) or _EMPTY.search(fragment) or len(fragment.split()) > MAX_FRAGMENT:
         return None
     if made == "job":
         return f"i work {fragment}" if fragment.split()[0] in ("in", "at", "for", "as") else f"i work as {fragment}"
