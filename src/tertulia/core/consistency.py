@@ -105,8 +105,8 @@ def statements(text: str, question: str = "") -> list[str]:
 
     >>> statements("No, not yet. And you?", "Do you have kids?")
     ['No, not yet.', 'i do not have kids']
-    >>> statements("i am 24 , what about you ?")
-    ['i am 24']
+    >>> statements("i am 24 , do you like it ? texas and you ?")
+    ['i am 24', 'texas']
     """
     stated = [part for sentence in sentences(text)[:MAX_SENTENCES] if (part := _stated(sentence))]
     answers = [answer_statement(question, part) for part in stated[:MAX_ANSWERS]] if question else []
@@ -117,8 +117,14 @@ def _stated(sentence: str) -> str:
     """A sentence without the question that it ends in; empty if it is all question."""
     if not is_question(sentence):
         return sentence
-    before = sentence.rpartition(",")[0].strip()
-    return "" if is_question(before) else before
+    before = _RETURNED.sub("", sentence)
+    if before == sentence:
+        before = sentence.rpartition(",")[0]
+    return "" if is_question(before) else before.rstrip(" ,")
+
+
+_RETURNED = re.compile(r"(?:,| ,|\b(?:and|how about|what about))\s*(?:you|yours|yourself)\s*\?+$")
+"""A question that only returns another: "Texas and you?"."""
 
 
 _OPENING = r"(?:(?:oh|well|um|haha|sorry|unfortunately|actually|,) ?)*"
