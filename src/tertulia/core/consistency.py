@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, Protocol, get_args
 
-from tertulia.core.clauses import plain
+from tertulia.core.clauses import MAX_TEXT, plain
 from tertulia.core.fact_words import Kind
 from tertulia.core.text import is_question, sentences
 
@@ -108,8 +108,8 @@ def statements(text: str, question: str = "") -> list[str]:
     >>> statements("i am 24 , do you like it ? texas and you ?")
     ['i am 24', 'texas']
     """
-    stated = [part for sentence in sentences(text)[:MAX_SENTENCES] if (part := _stated(sentence))]
-    answers = [answer_statement(question, part) for part in stated[:MAX_ANSWERS]] if question else []
+    stated = [part for sentence in sentences(text[:MAX_TEXT])[:MAX_SENTENCES] if (part := _stated(sentence))]
+    answers = [answer_statement(question[-MAX_TEXT:], part) for part in stated[:MAX_ANSWERS]] if question else []
     return [*stated, *dict.fromkeys(answer for answer in answers if answer)]
 
 
