@@ -6,6 +6,8 @@
 2. Bots: questions that a persona answers, made from its sentences by `QUESTIONS`; every bot gets them with the persona,
    without and with the filter. Judged are the replies against the whole persona: shares that contradict it and that
    speak from it, by every classifier, also by those that the filter does not use. `--show` prints some to read.
+   A classifier that is asked about every sentence and every premise errs often: the row of people's own replies says
+   how much of a share is error, and the trained judge counts from `JUDGE_THRESHOLD` on for that reason.
 3. Cost: hits@1 among 20 replies of people, without the filter and with it choosing among the same ranked replies; how
    often it drops what a person said; seconds per reply.
 
@@ -30,7 +32,7 @@ from common import finish
 from tertulia import sample
 from tertulia.core.clauses import plain
 from tertulia.core.consistency import RELATIONS, Claim, ConsistencyClassifier, consistency_verdicts
-from tertulia.core.dialogue import Dialogue, Persona, Turn
+from tertulia.core.dialogue import Dialogue, Persona, Turn, exchanges
 from tertulia.core.fact_words import Fact, Kind
 from tertulia.core.facts import facts
 from tertulia.core.reply import Ask, Candidate, Reply
@@ -46,6 +48,8 @@ from tertulia.talk.filters.base import ALL, Filter, apply_filters, choose, make_
 from tertulia.talk.spec import make_bot
 
 PARTNER, BOT = "partner", "bot"
+JUDGE_THRESHOLD = {"rules": 0.5, "trained": 0.9}
+"""From which probability a judge counts; at 0.5 the trained one would blame a quarter of people's own replies."""
 SLOW = 60
 """Questions that generative bots get at most."""
 
@@ -218,22 +222,29 @@ def judge_classifiers(
 
 def judge_replies(
     name: str,
-    given: Sequence[TimedReply],
-    questions: Sequence[Question],
+    said: Sequence[Claim],
+    seconds: float,
     judges: dict[str, ConsistencyClassifier],
     figures: dict[str, float],
 ) -> None:
-    """A row of the table: shares that contradict and that speak from the persona, by every judge."""
-    people = [" ".join(question.persona.sentences) for question in questions]
-    said = [Claim(one.text, q.persona.sentences, q.text) for one, q in zip(given, questions, strict=True)]
-    seconds = sum(one.seconds for one in given) / max(1, len(given))
-    for judge_name, judge in judges.items():
-        verdicts = consistency_verdicts(judge, said)
+    """Rows of the table: shares that contradict and that speak from the persona, by every judge."""
+    people = [" ".join(one.premises) for one in said]
+    for judge_name, threshold in JUDGE_THRESHOLD.items():
+        if judge_name not in judges:
+            continue
+        verdicts = consistency_verdicts(judges[judge_name], said, threshold=threshold)
         against, shown = interval(np.array([v.relation == "contradiction" for v in verdicts]), people)
         from_it, shown_from = interval(np.array([v.relation == "entailment" for v in verdicts]), people)
         print(f"{name:<44}{judge_name:<16}{shown:>24}{shown_from:>24}{seconds:>9.3f}", flush=True)
         figures |= {f"{name}, {judge_name} contradicts": against, f"{name}, {judge_name} uses": from_it}
     figures[f"{name} seconds"] = seconds
+
+
+def of_people(dialogues: Sequence[Dialogue], count: int) -> list[Claim]:
+    """People's replies, one per dialogue, against their own personas: what is found here is mostly a judge's error."""
+    rng = random.Random(0)
+    drawn = (rng.choice(list(exchanges(dialogue))) for dialogue in rng.sample(dialogues, min(len(dialogues), count)))
+    return [Claim(e.response.text, e.persona.sentences, e.context[-1].text) for e in drawn if e.persona]
 
 
 def judge_ranking(
@@ -289,6 +300,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--filter", default="consistent", help="the filter (default: consistent)")
     parser.add_argument("--n", type=int, default=300, help="questions")
     parser.add_argument("--slow-n", type=int, default=SLOW, help="questions for generative bots")
+    parser.add_argument("--people-n", type=int, default=300, help="replies of people")
     parser.add_argument("--rank-n", type=int, default=300, help="ranking tasks")
     parser.add_argument("--replies", type=Path, help="a file to keep replies in, and to take them from")
     parser.add_argument("--show", type=int, default=0, help="print so many questions, with the replies")
@@ -308,15 +320,19 @@ def main() -> None:
     judges: dict[str, ConsistencyClassifier] = {"rules": load_consistency("rules")}
     if args.model:
         judges |= {"trained": load_consistency(args.model), "rules+trained": load_consistency(f"rules+{args.model}")}
-    judge_classifiers(judges, labelled_sets(args, dialogues), figures)
+    if args.pairs:
+        judge_classifiers(judges, labelled_sets(args, dialogues), figures)
     print(f"\n{'':<44}{'judge':<16}{'contradicts':>24}{'uses persona':>24}{'s/reply':>9}")
+    judge_replies("people", of_people(dialogues, args.people_n), 0.0, judges, figures)
     on = make_filters(args.filter)
     for spec in args.bot:
         slow = isinstance(bot := make_bot(spec), BaseGenerativeBot)
         own = questions[: args.slow_n] if slow else questions
         replies = all_answers(spec, own, args)
         for state, given in replies.items():
-            judge_replies(f"{Path(spec).name}, filter {state}", given, own, judges, figures)
+            said = [Claim(one.text, q.persona.sentences, q.text) for one, q in zip(given, own, strict=True)]
+            seconds = sum(one.seconds for one in given) / max(1, len(given))
+            judge_replies(f"{Path(spec).name}, filter {state}", said, seconds, judges, figures)
         for question, one, two in islice(zip(own, *replies.values(), strict=True), args.show):
             print(f"  {question.text}  ({question.sentence})\n    off: {one.text}\n    on:  {two.text}")
         if isinstance(bot, RankingBot) and not slow:

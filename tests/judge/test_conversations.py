@@ -80,7 +80,8 @@ def test_turns_in_a_row_are_one_and_replaced_ones_none() -> None:
     chat = Dialogue("d", turns, {"bot": Persona(("I like tea.",))}, meta={"bot": "anna"})
     (one,) = judged_conversations([("export", chat)])
     assert one.subject == "anna"
-    assert one.example == (("hi\nyou there?", "yes"), (False, True), ("I like tea.",))
+    assert one.example[:3] == (("hi\nyou there?", "yes"), (False, True), ("I like tea.",))
+    assert one.example[3:] == (("user", "bot"), (("bot", ("I like tea.",)),))
     assert [turn.text for turn in one.dialogue.turns] == ["hi", "you there?", "yes"]
     assert conversation_example(chat, ["user"]).judged == (True, False)
 

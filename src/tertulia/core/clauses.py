@@ -31,7 +31,7 @@ _WORD = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _SENTENCE = re.compile(r"[^.!?;\n]+[.!?;\n]*")
 _CLAUSE = re.compile(
     r",| but | because | so i | while | although | though | and (?=(?:i|we|my|he|she|they|live|work|love|hate|like)\b)"
-    r"| (?=(?:i am|i have|i work|i live|my name is)\b)"
+    r"| (?=(?:i am|i have|i work|i live|my name is|how about you|what about you|and you)\b)"
 )
 _NEGATION = re.compile(r"\b(?:not|never|no|without|nor|neither|hardly|none|zero)\b")
 _BREAKS = frozenset(

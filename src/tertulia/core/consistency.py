@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, Protocol, get_args
 
-from tertulia.core.clauses import plain
+from tertulia.core.clauses import MAX_TEXT, plain
 from tertulia.core.fact_words import Kind
 from tertulia.core.text import is_question, sentences
 
@@ -105,11 +105,11 @@ def statements(text: str, question: str = "") -> list[str]:
 
     >>> statements("No, not yet. And you?", "Do you have kids?")
     ['No, not yet.', 'i do not have kids']
-    >>> statements("i am 24 , what about you ?")
-    ['i am 24']
+    >>> statements("i am 24 , do you like it ? texas and you ?")
+    ['i am 24', 'texas']
     """
-    stated = [part for sentence in sentences(text)[:MAX_SENTENCES] if (part := _stated(sentence))]
-    answers = [answer_statement(question, part) for part in stated[:MAX_ANSWERS]] if question else []
+    stated = [part for sentence in sentences(text[:MAX_TEXT])[:MAX_SENTENCES] if (part := _stated(sentence))]
+    answers = [answer_statement(question[-MAX_TEXT:], part) for part in stated[:MAX_ANSWERS]] if question else []
     return [*stated, *dict.fromkeys(answer for answer in answers if answer)]
 
 
@@ -117,8 +117,14 @@ def _stated(sentence: str) -> str:
     """A sentence without the question that it ends in; empty if it is all question."""
     if not is_question(sentence):
         return sentence
-    before = sentence.rpartition(",")[0].strip()
-    return "" if is_question(before) else before
+    before = _RETURNED.sub("", sentence)
+    if before == sentence:
+        before = sentence.rpartition(",")[0]
+    return "" if is_question(before) else before.rstrip(" ,")
+
+
+_RETURNED = re.compile(r"(?:,| ,|\b(?:and|how about|what about))\s*(?:you|yours|yourself)\s*\?+$")
+"""A question that only returns another: "Texas and you?"."""
 
 
 _OPENING = r"(?:(?:oh|well|um|haha|sorry|unfortunately|actually|,) ?)*"
@@ -172,6 +178,9 @@ _ASKED: tuple[tuple[re.Pattern[str], tuple[Kind, ...]], ...] = (
     (re.compile(r"\b(?:eat|meat|vegan|vegetarian|diet)\b"), ("diet", "meat")),
     (re.compile(r"\b(?:drink|beer|wine|alcohol)\b"), ("alcohol",)),
     (re.compile(r"\bhair\b|\blook like\b"), ("hair", "height")),
+)
+_EMPTY = re.compile(
+    r"\b(?:hi|hello|hey|sorry|thanks|good|great|fine|nothing|originally|cool|nice|wow|well|lol|haha|here)\b"
 )
 MAX_FRAGMENT = 6
 """Words of an answer that is no sentence of its own."""
@@ -246,7 +255,7 @@ def _closed(question: str, positive: bool) -> str | None:
 def _open(made: str, match: re.Match[str], said: str) -> str | None:
     """The statement that a fragment makes as the answer to an open question."""
     fragment = said.partition(",")[0]
-    if _SUBJECT.search(fragment) or not fragment or len(fragment.split()) > MAX_FRAGMENT:
+    if not fragment or _SUBJECT.search(fragment) or _EMPTY.search(fragment) or len(fragment.split()) > MAX_FRAGMENT:
         return None
     if made == "job":
         return f"i work {fragment}" if fragment.split()[0] in ("in", "at", "for", "as") else f"i work as {fragment}"
