@@ -53,8 +53,8 @@ for _one, _other in zip(_PAIRS[::2], _PAIRS[1::2], strict=True):
     ANTONYMS.setdefault(_one, _other)
     ANTONYMS.setdefault(_other, _one)
 
-_NAMES = re.compile(r"\b[A-Z][\w'’-]+(?:\s+(?:(?:of|the|de|van|von)\s+)?[A-Z][\w'’-]+)*")
-_DETACHED = re.compile(r"\s+(n't|'s|'re|'ve|'ll|'d|'m)\b", re.IGNORECASE)
+_NAMES = re.compile(r"\b[A-Z][\w'’-]+(?:\s++(?:(?:of|the|de|van|von)\s++)?[A-Z][\w'’-]+)*")
+_DETACHED = re.compile(r"(?<!\s)\s++(n't|'s|'re|'ve|'ll|'d|'m)\b", re.IGNORECASE)
 
 
 def attach(text: str) -> str:

@@ -4,6 +4,10 @@ The sentences that share most content with the response are kept, in their order
 is short enough is kept as it is.
 """
 
+from collections import Counter
+from functools import lru_cache
+from typing import NamedTuple
+
 from tertulia.core.english import content_words
 from tertulia.core.text import sentences
 
@@ -21,17 +25,33 @@ def focus(evidence: str, response: str, *, max_words: int = MAX_WORDS) -> str:
     """
     if len(evidence) <= 4 * max_words or len(evidence[: 20 * max_words].split()) <= max_words:
         return evidence
-    own = set(content_words(response[:MAX_CHARACTERS]))
-    parts = sentences(evidence[:MAX_CHARACTERS])
-    shared = [len(own & set(content_words(part))) for part in parts]
+    parts = _parts(evidence[:MAX_CHARACTERS])
+    shared = Counter(i for word in set(content_words(response[:MAX_CHARACTERS])) for i in parts.by_word.get(word, ()))
+    first = range(min(len(parts.texts), max_words))  # of sentences that share nothing, the first are taken
     chosen: list[int] = []
     room = max_words
-    for i in sorted(range(len(parts)), key=lambda i: (-shared[i], i)):
-        size = len(parts[i].split())
+    for i in sorted({*shared, *first}, key=lambda i: (-shared[i], i)):
+        size = len(parts.texts[i].split())
         if chosen and size > room:
             continue
         chosen.append(i)
         room -= size
         if room <= 0:
             break
-    return " ".join(" ".join(parts[i].split()[:max_words]) for i in sorted(chosen))
+    return " ".join(" ".join(parts.texts[i].split()[:max_words]) for i in sorted(chosen))
+
+
+class _Parts(NamedTuple):
+    texts: list[str]
+    by_word: dict[str, list[int]]
+    """For each content word, the sentences that have it."""
+
+
+@lru_cache(maxsize=8)  # the sentences of a response are classified one by one, on the same evidence
+def _parts(evidence: str) -> _Parts:
+    texts = sentences(evidence)
+    by_word: dict[str, list[int]] = {}
+    for i, text in enumerate(texts):
+        for word in set(content_words(text)):
+            by_word.setdefault(word, []).append(i)
+    return _Parts(texts, by_word)

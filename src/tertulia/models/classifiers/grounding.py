@@ -40,6 +40,8 @@ GROUNDING.add(
 DEFAULT = "lexical"
 MAX_RESPONSE = 20_000
 """Characters of a response that sentence verdicts cover."""
+MAX_SENTENCES = 100
+"""Sentences of a response that have a verdict of their own: no reply of a conversation has more."""
 _WORD = re.compile(r"\w+(?:['’.,]\w+)*")
 
 
@@ -81,7 +83,9 @@ def load_grounding(name: str = DEFAULT) -> GroundingClassifier:
 
 def grounding_verdicts(classifier: GroundingClassifier, inputs: Sequence[GroundingInput]) -> list[GroundingVerdict]:
     """Classify responses as a whole and sentence by sentence, all in one batch."""
-    sentences = [[Span(*span) for span in sentence_spans(one.response[:MAX_RESPONSE])] for one in inputs]
+    sentences = [
+        [Span(*span) for span in sentence_spans(one.response[:MAX_RESPONSE])[:MAX_SENTENCES]] for one in inputs
+    ]
     flat = [
         one._replace(response=one.response[span.start : span.end])
         for one, spans in zip(inputs, sentences, strict=True)
