@@ -23,6 +23,7 @@ from tertulia.models.registry import GENERATORS
 from tertulia.models.sampling import Keys
 from tertulia.models.tokenizer import END, Tokenizer, WordTokenizer, load_tokenizer
 from tertulia.talk.bot import RankingBot, StreamingBot
+from tertulia.talk.bots.finetuned import FinetunedBot
 from tertulia.talk.bots.generative import GenerativeBot, GenerativeOptions, view_of
 from tertulia.talk.generation import CUT
 from tertulia.talk.registry import BOTS
@@ -335,7 +336,7 @@ def test_a_run_is_a_bot(model: Table, tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("name", list(GENERATORS))
 def test_every_architecture_has_a_bot_of_its_name(name: str) -> None:
-    assert BOTS.get(name) is GenerativeBot
+    assert BOTS.get(name) is (FinetunedBot if name == "finetune" else GenerativeBot)
     assert callable(GENERATORS.get(name).load)
 
 

@@ -153,6 +153,15 @@ def test_long_dialogues_become_several_streams(base: str) -> None:
     assert (float(total.detach()), count) == (0, 0)
 
 
+def test_tensors_are_created_on_the_device_of_the_weights(base: str) -> None:
+    model = changed(base)
+    expected = model.nll(VIEWS)
+    with torch.device("meta"):
+        again = model.nll(VIEWS)
+    assert again.total.device == again.tokens.device == torch.device("cpu")
+    torch.testing.assert_close(again.total, expected.total)
+
+
 def test_plain_text_can_be_chosen_for_any_model(tiny_models: Any, tmp_path: Path) -> None:
     base = str(tiny_models.make("chat"))
     model = changed(base, format="plain")

@@ -72,7 +72,8 @@ class FinetunedGenerator(HuggingFaceGenerator):
         """
         streams = [part for v in views for part in self.layout.segments(v, target_turns, self.max_length)]
         if not streams:  # personas that are longer than `max_length`
-            return sum(p.sum() for p in self.parameters() if p.requires_grad) * torch.tensor(0.0), 0
+            nothing = [p.sum() * 0.0 for p in self.parameters() if p.requires_grad]
+            return torch.stack(nothing).sum(), 0
         positions = [[i for i, is_target in enumerate(mask) if is_target and i] for _, mask in streams]
         logits = torch.cat(self.chat.lm.logits_before([ids for ids, _ in streams], positions))
         targets = [ids[i] for (ids, _), some in zip(streams, positions, strict=True) for i in some]

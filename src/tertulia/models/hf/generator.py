@@ -120,8 +120,8 @@ class HuggingFaceGenerator(nn.Module):
         prompt of each continues the one before. A partner's turn is scored as if the model spoke for the partner, whose
         persona it does not see. If a model has no end token, the end of a turn is not scored.
         """
-        total = torch.zeros(len(views), dtype=torch.float64)
-        tokens = torch.zeros(len(views), dtype=torch.long)
+        total = torch.zeros(len(views), dtype=torch.float64, device="cpu")
+        tokens = torch.zeros(len(views), dtype=torch.long, device="cpu")
         by_prompt: dict[tuple[int, ...], list[tuple[int, tuple[int, ...]]]] = {}
         chains: list[tuple[int, Chain]] = []
         for i, view in enumerate(views):
@@ -137,11 +137,13 @@ class HuggingFaceGenerator(nn.Module):
             start = self.chat.lm.encode(list(by_prompt))
             for batch in _batches(replies, at_once):
                 rows, indices, texts = zip(*batch, strict=True)
-                total.index_add_(0, torch.tensor(indices), self._reply_nll(start, rows, texts).cpu().double())
+                total.index_add_(
+                    0, torch.tensor(indices, device="cpu"), self._reply_nll(start, rows, texts).cpu().double()
+                )
         chains.sort(key=lambda one: len(one[1].ids))
         for group in batches_of([len(chain.ids) for _, chain in chains], at_once, None):
             nll = self._chain_nll([chains[i][1] for i in group])
-            total.index_add_(0, torch.tensor([chains[i][0] for i in group]), nll.cpu().double())
+            total.index_add_(0, torch.tensor([chains[i][0] for i in group], device="cpu"), nll.cpu().double())
         return Nll(total.float(), tokens)
 
     def save(self, folder: Path, /) -> Sequence[str]:

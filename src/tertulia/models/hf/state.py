@@ -73,12 +73,14 @@ class LanguageModel:
         """One row for each prompt; the next token is the first of the reply."""
         ids, mask = (t.to(self.model.device) for t in pad(prompts, value=self.pad, left=not self.seq2seq))
         if not self.seq2seq:
-            empty = HFDecoderState(self, None, mask[:, :0], None, torch.empty(0), at_prompt=False)
+            empty = HFDecoderState(self, None, mask[:, :0], None, torch.empty(0, device=mask.device), at_prompt=False)
             state = empty.forward(ids, mask, last_only=True)[1]
         else:
             memory = self.model.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
             prefix = torch.tensor([self.decoder_prefix] * len(prompts), device=ids.device)
-            state = HFDecoderState(self, None, mask, memory, torch.empty(0), at_prompt=False).extend(prefix)[1]
+            state = HFDecoderState(self, None, mask, memory, torch.empty(0, device=ids.device), at_prompt=False).extend(
+                prefix
+            )[1]
         return replace(state, at_prompt=True)
 
     def logits_before(
@@ -234,11 +236,11 @@ class HFDecoderState:
 def pad(sequences: Sequence[Sequence[int]], *, value: int, left: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
     """Token ids (rows, max length), padded on one side, and a mask that is 0 for padding."""
     max_length = max(map(len, sequences))
-    ids = torch.full((len(sequences), max_length), value)
+    ids = torch.full((len(sequences), max_length), value, device="cpu")
     mask = torch.zeros_like(ids)
     for row, sequence in enumerate(sequences):
         part = slice(max_length - len(sequence), None) if left else slice(len(sequence))
-        ids[row, part] = torch.tensor(sequence, dtype=torch.long)
+        ids[row, part] = torch.tensor(sequence, dtype=torch.long, device="cpu")
         mask[row, part] = 1
     return ids, mask
 
