@@ -1,14 +1,15 @@
 """`tertulia corpus split`, `testset` and `silver`: splits, test sets for ranking, silver data for grounding."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tertulia.cli.command import command
 from tertulia.cli.output import Bars, out, print_json, print_problems, print_table
 from tertulia.core.codec import Problems
 from tertulia.core.config import save
-from tertulia.core.dialogue import Dialogue, Turn
+from tertulia.core.dialogue import Dialogue, Exchange, Turn
 from tertulia.core.errors import UsageError
+from tertulia.core.progress import Progress
 from tertulia.core.reply import Ask
 from tertulia.corpus.config import ReadConfig
 from tertulia.corpus.load import load_dialogues
@@ -69,15 +70,23 @@ def ranking_set(settings: TestSetConfig, *, as_json: bool) -> None:
 @command(SilverConfig)
 def silver(settings: SilverConfig, *, as_json: bool) -> None:
     """Make labelled data for grounding classifiers from dialogues with evidence (BEGIN's recipe)."""
+
+    def make(problems: Problems, progress: Progress) -> list[Exchange]:
+        write = _writer(settings.bot, settings.seed) if settings.bot else None
+        return silver_exchanges(grounded_dialogues(settings, problems), settings, write=write, progress=progress)
+
+    save_silver(settings, make, as_json=as_json)
+
+
+def save_silver(settings: SilverConfig, make: Callable[[Problems, Progress], list[Exchange]], *, as_json: bool) -> None:
+    """Make silver data, save it and print how much there is of each operation."""
     check_target(settings.out, format="exchanges")
     if settings.out.exists() and not settings.force:
         raise UsageError(f"{settings.out} exists.", hint="Name another file with --out, or replace it with --force.")
     problems = Problems()
     with Bars() as bars:
         bars.step("Reading")
-        write = _writer(settings.bot, settings.seed) if settings.bot else None
-        dialogues = grounded_dialogues(settings, problems)
-        exchanges = silver_exchanges(dialogues, settings, write=write, progress=bars)
+        exchanges = make(problems, bars)
         save_exchanges(exchanges, settings.out)
     counts = Counter((str(e.label), str(e.response.meta["operation"])) for e in exchanges)
     rows = sorted((label, operation, count) for (label, operation), count in counts.items())

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tertulia.artefacts.files import open_text
-from tertulia.core.codec import DAMAGE, Problems, exchange_from_json, reason_of
+from tertulia.core.codec import Problems, exchange_from_json
 from tertulia.core.dialogue import Json
-from tertulia.core.errors import DamagedLine, DataError
+from tertulia.core.errors import DataError
 from tertulia.core.grounding import COARSE, COARSE_LABELS, CoarseLabel, parse_label
-from tertulia.corpus.readers.base import JSON_LINES, text_lines, text_of
+from tertulia.corpus.readers.base import JSON_LINES, read_records, text_lines, text_of
 from tertulia.corpus.readers.records import Record, json_document, json_lines
 
 _FIRST: Final = ("premise", "sentence1")
@@ -69,19 +69,11 @@ def read_labelled_pairs(file: Path, *, problems: Problems | None = None) -> Iter
 
 
 def _decode(records: Iterable[Record], source: str, problems: Problems | None) -> Iterator[LabelledPair]:
-    for record in records:
-        try:
-            if record.damage:
-                raise ValueError(record.damage)
-            pair = _pair(record.value)
-        except DAMAGE as why:
-            error = DamagedLine(source, record.line, reason_of(why))
-            if problems is None:
-                raise error from None
-            problems.add(error)
-            continue
+    numbered = (record._replace(value=(record.line, record.value)) for record in records)
+    pairs = read_records(numbered, lambda both: (both[0], _pair(both[1])), source=source, problems=problems)
+    for line, pair in pairs:
         if pair.label not in ("", "-"):
-            yield pair._replace(source=f"{source}, line {record.line}")
+            yield pair._replace(source=f"{source}, line {line}")
 
 
 def _pair(value: Json) -> LabelledPair:
