@@ -7,6 +7,7 @@ extra. Further corpora are mixed in by weight; validation stays with the main on
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from pydantic import Field
@@ -36,6 +37,9 @@ class FinetuneConfig(RunConfig):
     persona_dropout: float = Field(0.15, ge=0, lt=1)
     """Share of the examples that lose their persona in training, so that the model also works without one; of both
     personas each is dropped by itself."""
+    revised_share: float = Field(0.0, ge=0, le=1)
+    """Share of the dialogues whose personas are trained on in their revised wording, where they have one: less to copy
+    from, more to understand."""
     valid_persona: PersonaScope | None = None
     """Whose persona the model sees in validation; by default as in training."""
     min_turns: int = Field(3, ge=1)
@@ -75,6 +79,8 @@ def read_data(config: FinetuneConfig) -> FinetuneData:
     for source in (config.data, *config.mix):
         dialogues = _read(config.model_copy(update={"data": source}), config.split, config.max_dialogues)
         count += len(dialogues)
+        rng = random.Random(f"{config.seed} revised")
+        dialogues = [_revised(dialogue) if rng.random() < config.revised_share else dialogue for dialogue in dialogues]
         corpora.append(_views(dialogues, config.persona, config.speaker))
         _check(corpora[-1], source, config.split)
     valid_dialogues = _read(config, config.valid_split, config.valid_dialogues)
@@ -97,6 +103,15 @@ def _read(config: FinetuneConfig, split: str, count: int | None) -> list[Dialogu
             hint="Give dialogues (`tertulia corpus mine` makes them from messages), or lower min_turns in the recipe.",
         )
     return kept
+
+
+def _revised(dialogue: Dialogue) -> Dialogue:
+    """The dialogue with its personas in their revised wording, those that have one."""
+    personas = {
+        speaker: replace(persona, sentences=persona.revised or persona.sentences)
+        for speaker, persona in dialogue.personas.items()
+    }
+    return replace(dialogue, personas=personas)
 
 
 def _views(dialogues: Sequence[Dialogue], scope: PersonaScope, speaker: str | None) -> list[DialogueView]:
