@@ -6,12 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from tertulia.core.dialogue import Dialogue, Evidence, Exchange, Message, Persona, Turn
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side: threads that wait for each other spin
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test reaches for a model hub; read when transformers is first imported
+
+settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any-machine")  # how long an example takes says how busy the machine is
 
 texts = st.text(max_size=12)
 numbers = st.integers() | st.floats(allow_nan=False, allow_infinity=False)

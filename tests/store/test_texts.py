@@ -47,7 +47,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(text=st.text(), reply=st.dictionaries(st.text(), json_values, max_size=3))
 def test_any_text_is_stored_exactly_or_refused(store: ConversationStore, text: str, reply: dict[str, Any]) -> None:
     conversation = store.create(OWNER, "tfidf").id

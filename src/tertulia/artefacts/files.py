@@ -6,6 +6,7 @@ import hashlib
 import io
 import os
 import secrets
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,10 +15,15 @@ from typing import IO, TextIO
 import orjson
 import zstandard
 
+from tertulia.artefacts.zstd import open_zstd
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError
 
 COMPRESSED = (".gz", ".zst")
+DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError)
+"""What reading a compressed file raises if it is cut off or corrupt."""
+UNREADABLE = (OSError, *DAMAGED)
+"""What reading any file may raise."""
 _UNFINISHED = ".unfinished"
 _FINGERPRINT_LENGTH = 16
 
@@ -99,10 +105,7 @@ def open_bytes(path: Path | str) -> IO[bytes]:
     if name.endswith(".gz"):
         return gzip.open(name, "rb")  # type: ignore[return-value]
     if name.endswith(".zst"):
-        # Reddit's dumps use a window of 2 GB, which a reader has to allow explicitly.
-        decompressor = zstandard.ZstdDecompressor(max_window_size=2**31)
-        compressed = Path(name).open("rb")  # noqa: SIM115 - closed with the reader
-        return io.BufferedReader(decompressor.stream_reader(compressed, read_across_frames=True, closefd=True))
+        return open_zstd(name)
     return Path(name).open("rb")
 
 

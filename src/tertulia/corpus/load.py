@@ -5,7 +5,6 @@ files depend on each other, or means all corpus files in it, in the order of the
 """
 
 import re
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from fnmatch import fnmatch
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, TypeVar
 
 from tertulia import sample
-from tertulia.artefacts.files import open_text
+from tertulia.artefacts.files import UNREADABLE, open_text
 from tertulia.core.codec import DAMAGE, Problems, read_lines
 from tertulia.core.dialogue import Dialogue, Exchange, Json, exchanges
 from tertulia.core.errors import DataError, UnknownName, UsageError
@@ -147,7 +146,7 @@ def read_file(file: Path, decode: Callable[[Json], T], problems: Problems | None
     try:
         with open_text(file) as lines:
             yield from read_lines(lines, decode, source=str(file), problems=problems)
-    except (OSError, EOFError, zlib.error) as error:
+    except UNREADABLE as error:
         raise DataError(f"Cannot read {file} to its end: {error}.") from None
 
 
@@ -159,7 +158,7 @@ def recognise(file: Path) -> AnyReader:
             text.seek(0)
             as_json = file.name.endswith(JSON_LINES) or head.lstrip()[:1] in ("[", "{")
             reader = (_by_record(text, file.name) if as_json else None) or _by_head(head)
-    except (OSError, EOFError, zlib.error) as error:
+    except UNREADABLE as error:
         raise DataError(f"Cannot read {file}: {error}.") from None
     if reader is None:
         raise _unrecognised(file, head)
@@ -270,7 +269,7 @@ def _read_located(file: Path, reader: AnyReader, problems: Problems | None) -> I
         with open_text(file) as text:
             records = (Record(r.line, (r.line, r.value), r.damage) for r in reader.records(text, file.name))
             yield from read_records(records, located, source=str(file), problems=problems)
-    except (OSError, EOFError, zlib.error) as error:
+    except UNREADABLE as error:
         raise DataError(f"Cannot read {file} to its end: {error}.") from None
 
 

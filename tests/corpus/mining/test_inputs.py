@@ -196,6 +196,7 @@ def test_convokit_corpora_are_mined(tmp_path: Path, names: dict[str, str]) -> No
     assert pairs(tmp_path / "out") == EXPECTED
 
 
+MORE = {"id": "m", "author": "ana", "text": "one more of these", "thread": "other"}
 BAD = [
     b"oops",
     b"[1, 2]",
@@ -268,7 +269,6 @@ def test_phrases_of_the_lexicon_match_words_in_any_case(tmp_path: Path) -> None:
     ("name", "content", "error"),
     [
         ("x.parquet", b"no parquet", "not a readable Parquet"),
-        ("x.jsonl.gz", gzip.compress(lines(FORUM * 50))[:-12], "Cannot read .* to its end"),
         ("x.jsonl.zst", b"no zstandard", "Cannot read"),
     ],
 )
@@ -278,6 +278,32 @@ def test_unreadable_and_missing_files_are_clear_errors(tmp_path: Path, name: str
         run(str(tmp_path / name), tmp_path / "out")
     with pytest.raises(DataError, match="File not found"):
         run(str(tmp_path / "nowhere"), tmp_path / "out")
+
+
+FILLER = lines([MORE | {"id": f"m{n}", "text": f"one more of these, number {n}"} for n in range(4000)])
+"""More than is decompressed at once."""
+PARTS = [lines(FORUM), FILLER, lines([MORE])]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("x.jsonl.gz", b"".join(map(gzip.compress, PARTS))[:-9]),
+        ("x.jsonl.gz", b"".join(map(gzip.compress, PARTS[:2])) + b"no member"),
+        ("x.jsonl.zst", b"".join(map(zstandard.compress, PARTS))[:-9]),
+        ("x.jsonl.zst", b"".join(map(zstandard.compress, PARTS[:2])) + zstandard.compress(PARTS[2])[:11]),
+        ("x.jsonl.zst", b"".join(map(zstandard.compress, PARTS[:2])) + b"no frame"),
+    ],
+)
+def test_compressed_files_that_are_cut_off_or_corrupt_are_damage(tmp_path: Path, name: str, content: bytes) -> None:
+    """What can be read is mined and the rest counted; if strict, it is refused."""
+    (tmp_path / name).write_bytes(content)
+    outcome = run(str(tmp_path / name), tmp_path / "out")
+    assert pairs(tmp_path / "out") == EXPECTED
+    assert outcome.problems.count == 1
+    assert "cannot be read to its end" in outcome.problems.examples[-1]
+    with pytest.raises(DamagedLine, match="cannot be read to its end"):
+        run(str(tmp_path / name), tmp_path / "strict", strict=True)
 
 
 values = (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.core.errors import DataError
+from tertulia.core.errors import DamagedLine
 from tertulia.corpus.mine import mine
 
 from .conftest import config, fingerprint
@@ -39,8 +39,8 @@ def test_an_existing_connection_is_kept_and_errors_keep_their_type(tmp_path: Pat
     ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False)
     truncated = tmp_path / "x.jsonl.gz"
     truncated.write_bytes(gzip.compress(b'{"id": "a", "text": "hello there"}\n' * 500)[:-12])
-    with pytest.raises(DataError, match=r"Cannot read .* to its end"):
-        mine(config(truncated, tmp_path / "out", engine="ray", subwords=None))
+    with pytest.raises(DamagedLine, match="cannot be read to its end"):
+        mine(config(truncated, tmp_path / "out", engine="ray", subwords=None, strict=True))
     assert ray.is_initialized()
     ray.shutdown()
 

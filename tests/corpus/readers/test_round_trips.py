@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tertulia.core.dialogue import Dialogue, Evidence, Exchange, Persona, Turn
@@ -304,7 +304,7 @@ def test_every_format_round_trips(tmp_path: Path, failures: Failures) -> None:
     assert not failures(check, CASES, 25)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25)
 @given(st.lists(st.from_type(Dialogue).filter(lambda d: d.turns), max_size=3))
 def test_a_convokit_folder_round_trips(tmp_path_factory: pytest.TempPathFactory, drawn: list[Dialogue]) -> None:
     items = [with_sources(dialogue, i) for i, dialogue in enumerate(drawn)]

@@ -5,14 +5,13 @@ midnight (UTC); a text log without dates stays one log.
 """
 
 import json
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from itertools import accumulate, groupby
 from operator import itemgetter
 from pathlib import Path
 
-from tertulia.artefacts.files import open_text
+from tertulia.artefacts.files import UNREADABLE, open_text
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError
 from tertulia.corpus.chatlogs.dialogues import nicks_of
@@ -71,7 +70,7 @@ def _read_file(file: Path, name: str, format_name: str | None) -> Iterator[Log]:
         with open_text(file) as opened:
             # Not splitlines(): messages may contain other characters that it takes for the end of a line.
             lines = opened.read().removesuffix("\n").split("\n")
-    except (OSError, EOFError, zlib.error) as error:
+    except UNREADABLE as error:
         raise DataError(f"Cannot read {file} ({error}).") from None
     log_format = format_named(format_name) if format_name else detect_format(lines, source=str(file))
     day = date_in_name(file.name)

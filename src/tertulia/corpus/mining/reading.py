@@ -1,15 +1,13 @@
 """Reading a chunk of a source: blocks of lines or rows, as columns of intact messages and a list of damaged ones."""
 
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
-import zstandard
 
-from tertulia.artefacts.files import open_bytes
+from tertulia.artefacts.files import DAMAGED, open_bytes
 from tertulia.core.errors import DataError
 from tertulia.corpus.mining.lines import BYTE_ORDER_MARK, Damage, ParsedBlock, parse_lines
 from tertulia.corpus.mining.schemas import Cleaning, Schema, columns, get_schema
@@ -18,6 +16,10 @@ from tertulia.corpus.shards import open_parquet
 
 _ROWS = 50_000
 """Rows of a Parquet file read at once."""
+
+
+_PIECE = 1 << 17
+"""Bytes decompressed at once."""
 
 
 class Block(NamedTuple):
@@ -31,7 +33,10 @@ class Block(NamedTuple):
 
 
 def read_chunk(chunk: Chunk, *, size: int, fields: Mapping[str, str], cleaning: Cleaning) -> Iterator[Block]:
-    """The messages of a chunk, in blocks of about `size` bytes."""
+    """The messages of a chunk, in blocks of about `size` bytes.
+
+    A compressed file that is cut off or corrupt gives what can be read of it, and then a block with the damage.
+    """
     schema = get_schema(chunk.source.schema, fields)
     if chunk.source.is_parquet:
         yield from _read_rows(chunk, schema, cleaning)
@@ -42,7 +47,10 @@ def read_chunk(chunk: Chunk, *, size: int, fields: Mapping[str, str], cleaning: 
             if block:
                 lines = int(np.count_nonzero(np.frombuffer(block, np.uint8) == ord("\n"))) + (not block.endswith(b"\n"))
                 yield Block(parse_lines(block, schema, cleaning), lines, len(block))
-    except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
+    except DAMAGED as error:
+        nothing = parse_lines(b"", schema, cleaning).frame
+        yield Block(ParsedBlock(nothing, [Damage(1, f"the file cannot be read to its end: {error}")]), 0, 0)
+    except OSError as error:
         raise DataError(f"Cannot read {chunk.source.path} to its end: {error}.") from None
 
 
@@ -80,15 +88,35 @@ def _line_start(path: str, position: int) -> int:
 
 
 def _stream(path: str, size: int) -> Iterator[bytes]:
-    """Blocks of complete lines; what follows the last newline of a block is carried over to the next one."""
+    """Blocks of complete lines; what follows the last newline of a block is carried over to the next one.
+
+    Of a damaged file, the lines before the damage come first, but for the last few that were decompressed with it.
+    """
     rest = b""
     with open_bytes(path) as file:
-        while block := file.read(size):
+        while True:
+            block, damage = _read(file, size)
             cut = block.rfind(b"\n") + 1
             if cut:
                 yield (rest + block[:cut]).removeprefix(BYTE_ORDER_MARK)
             rest = block[cut:] if cut else rest + block
+            if damage:
+                raise damage
+            if not block:
+                break
     yield rest
+
+
+def _read(file: Any, size: int) -> tuple[bytes, Exception | None]:
+    """The next `size` bytes, or fewer at the end and before damage."""
+    pieces, left = [], size
+    try:
+        while left and (piece := file.read1(min(left, _PIECE))):
+            pieces.append(piece)
+            left -= len(piece)
+    except DAMAGED as error:
+        return b"".join(pieces), error
+    return b"".join(pieces), None
 
 
 def _read_rows(chunk: Chunk, schema: Schema, cleaning: Cleaning) -> Iterator[Block]:

@@ -6,17 +6,15 @@ worker, block by block; several compressed files are read in parallel.
 
 import hashlib
 import sys
-import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import orjson
-import zstandard
 
 from tertulia import sample
-from tertulia.artefacts.files import COMPRESSED, open_bytes
+from tertulia.artefacts.files import COMPRESSED, UNREADABLE, open_bytes
 from tertulia.core.codec import dump_line, message_to_json
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError
@@ -136,7 +134,7 @@ def _first_record(file: Path) -> dict[str, Json]:
                     continue
                 if isinstance(record, dict):
                     return record
-    except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
+    except UNREADABLE as error:
         raise DataError(f"Cannot read {file}: {error}.") from None
     return {}
 

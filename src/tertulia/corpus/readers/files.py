@@ -5,11 +5,10 @@ Text is opened for reading by `tertulia.artefacts.files.open_text`, which decomp
 
 import gzip
 import json
-import zlib
 from pathlib import Path
 from typing import IO
 
-from tertulia.artefacts.files import open_text
+from tertulia.artefacts.files import UNREADABLE, open_text
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError
 
@@ -43,7 +42,7 @@ def read_companion(path: Path) -> dict[str, Json]:
         with open_text(path) as text:
             value = json.load(text)
             json.dumps(value, ensure_ascii=False).encode("utf-8")
-    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+    except (*UNREADABLE, ValueError, RecursionError) as error:
         raise unreadable_companion(path, error) from None
     if not isinstance(value, dict):
         raise unreadable_companion(path, f"expected one JSON object, got {type(value).__name__}")

@@ -9,12 +9,11 @@
 Pairs without a label ("-", as SNLI has where raters disagree) are left out.
 """
 
-import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tertulia.artefacts.files import open_text
+from tertulia.artefacts.files import UNREADABLE, open_text
 from tertulia.core.codec import Problems, exchange_from_json
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError
@@ -64,7 +63,7 @@ def read_labelled_pairs(file: Path, *, problems: Problems | None = None) -> Iter
             else:
                 records = _rows(text, head)
             yield from _decode(records, str(file), problems)
-    except (OSError, EOFError, zlib.error) as error:
+    except UNREADABLE as error:
         raise DataError(f"Cannot read {file} to its end: {error}.") from None
 
 
