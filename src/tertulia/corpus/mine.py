@@ -7,6 +7,7 @@ contains `pairs/` (shards, one row per reply), `whole/` and `pairs.parquet` on r
 
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
@@ -43,6 +44,13 @@ FUNNEL = "funnel.json"
 DIALOGUES = "pairs.parquet"
 _BUCKET_BYTES = 8 << 20
 """Bytes of input per bucket."""
+LOCK = "lock"
+_SHARD = re.compile(r"\d{5,}\.parquet")
+_WORKING_FILE = re.compile(
+    r"(?:part|bucket)-\d{5,}\.json|(?:messages|hashes|sample)-\d{5,}-\d{5,}\.arrow|repeated\.npy|(?:sample|stdin)\.jsonl"
+)
+_LOCK_FILE = re.compile(LOCK)
+"""Names of what mining writes: a folder may hold other files, too, which it must not touch."""
 _SMALL = 8 << 20
 """Inputs below this size are mined in this process."""
 
@@ -117,28 +125,35 @@ def mine(config: MineConfig, progress: Progress | None = None) -> MineOutcome:
     is_new = not config.out.exists()
     work = config.out / WORK
     work.mkdir(parents=True, exist_ok=True)
-    try:
-        with exclusive_lock(work / "lock"):
-            remove_unfinished(config.out)
-            if config.fresh:
-                _clear(config.out)
-            job = _job(config)
-            started = check_manifest(config.out, _manifest(job))
-            if not (started and (config.out / FUNNEL).is_file()):
-                with closing(_engine(config, job)) as engine:
-                    result = run_stages(job, engine, progress, strict=config.strict)
-                _write_funnel(config.out, result)
-            erase_again(config.out)
-            if config.dialogues and not (config.out / DIALOGUES).is_file():
-                progress.step("Writing dialogues")
-                write_parquet(read_pairs(config.out), config.out / DIALOGUES)
-            save(config, config.out / "config.toml")
-            shutil.rmtree(work)
-    except (DataError, UsageError):
-        if is_new and not any(read_json(marker)["messages"] for marker in work.glob("part-*.json")):
-            shutil.rmtree(config.out)  # it contains nothing worth continuing
-        raise
+    with exclusive_lock(work / LOCK):
+        try:
+            _mine(config, progress)
+        except (DataError, UsageError):
+            if is_new and not any(read_json(marker)["messages"] for marker in work.glob("part-*.json")):
+                shutil.rmtree(config.out)  # it contains nothing worth continuing
+            elif [file.name for file in work.iterdir()] == [LOCK]:
+                _remove_files(work, _LOCK_FILE)
+            raise
+        _remove_files(work, _LOCK_FILE)
     return outcome_of(config.out)
+
+
+def _mine(config: MineConfig, progress: Progress) -> None:
+    remove_unfinished(config.out)
+    if config.fresh:
+        _clear(config.out)
+    job = _job(config)
+    started = check_manifest(config.out, _manifest(job))
+    if not (started and (config.out / FUNNEL).is_file()):
+        with closing(_engine(config, job)) as engine:
+            result = run_stages(job, engine, progress, strict=config.strict)
+        _write_funnel(config.out, result)
+    erase_again(config.out)
+    if config.dialogues and not (config.out / DIALOGUES).is_file():
+        progress.step("Writing dialogues")
+        write_parquet(read_pairs(config.out), config.out / DIALOGUES)
+    save(config, config.out / "config.toml")
+    _remove_files(config.out / WORK, _WORKING_FILE)
 
 
 def outcome_of(folder: Path) -> MineOutcome:
@@ -225,13 +240,26 @@ def _write_funnel(out: Path, result: MiningResult) -> None:
 
 
 def _clear(out: Path) -> None:
+    """Remove what an earlier run wrote into the folder, and nothing else."""
+    if (out / MANIFEST).is_file() and not {"inputs", "rules"} <= set(read_json(out / MANIFEST)):
+        raise UsageError(
+            f"{out} holds something else than mined pairs, by its {MANIFEST}.", hint="Choose another folder with --out."
+        )
     for name in (FUNNEL, MANIFEST, DIALOGUES, SUBWORDS):
         (out / name).unlink(missing_ok=True)
     for folder in (out / PAIRS, out / WHOLE):
-        shutil.rmtree(folder, ignore_errors=True)
-    for file in (out / WORK).iterdir():
-        if file.name != "lock":
-            file.unlink()
+        _remove_files(folder, _SHARD)
+    _remove_files(out / WORK, _WORKING_FILE)
+
+
+def _remove_files(folder: Path, names: re.Pattern[str]) -> None:
+    """Remove the files of these names, and the folder if nothing else is in it."""
+    if folder.is_dir():
+        for file in folder.iterdir():
+            if file.is_file() and names.fullmatch(file.name):
+                file.unlink()
+        if not any(folder.iterdir()):
+            folder.rmdir()
 
 
 def read_messages(source: str, problems: Problems | None = None) -> Iterator[Message]:

@@ -137,6 +137,27 @@ def test_a_changed_input_is_rejected_or_mined_afresh(tmp_path: Path) -> None:
         mine(settings.model_copy(update=again))
 
 
+def test_starting_over_removes_only_what_mining_wrote(forum: Path, tmp_path: Path) -> None:
+    mine(config(forum, tmp_path))
+    before = fingerprint(tmp_path)
+    others = [
+        tmp_path / name for name in ("pairs/mine.parquet", "pairs/00001.parquet.old", "notes.txt", "_work/plan.txt")
+    ]
+    for file in others:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("somebody's own")
+    mine(config(forum, tmp_path, fresh=True))
+    assert all(file.read_text() == "somebody's own" for file in others)
+    assert {name: digest for name, digest in fingerprint(tmp_path).items() if name in before} == before
+
+
+def test_a_folder_of_something_else_is_not_cleared(forum: Path, tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"kind": "model"}')
+    with pytest.raises(UsageError, match="something else than mined pairs"):
+        mine(config(forum, tmp_path, fresh=True))
+    assert [file.name for file in tmp_path.iterdir()] == ["manifest.json"]
+
+
 def test_two_runs_cannot_share_a_folder(forum: Path, tmp_path: Path) -> None:
     (tmp_path / "_work").mkdir()
     with exclusive_lock(tmp_path / "_work" / "lock"), pytest.raises(DataError, match="Another process is working"):
