@@ -185,7 +185,8 @@ def test_mine_writes_the_funnel_and_the_pairs_of_the_sample(tertulia: Tertulia, 
     assert funnel["messages"] == len(sample.messages()) == sum(funnel["removed"].values()) + funnel["kept"]
     assert funnel["out"] == str(out)
     assert resolve(MineConfig, out / "config.toml").max_repeats == 10
-    assert json.loads(tertulia("corpus", "stats", out / "pairs.parquet", "--json").out)["dialogues"] == funnel["pairs"]
+    for corpus in (out / "pairs.parquet", out):
+        assert json.loads(tertulia("corpus", "stats", corpus, "--json").out)["dialogues"] == funnel["pairs"]
 
 
 def test_mine_takes_options_and_reports_damaged_lines(tertulia: Tertulia, tmp_path: Path) -> None:

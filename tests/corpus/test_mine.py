@@ -37,6 +37,17 @@ def test_the_folder_explains_itself(mined: tuple[MineConfig, MineOutcome]) -> No
     assert tomllib.loads((config.out / "config.toml").read_text())["max_repeats"] == 10
 
 
+def test_a_mined_folder_is_a_corpus(mined: tuple[MineConfig, MineOutcome], tmp_path: Path) -> None:
+    config, outcome = mined
+    dialogues = list(load_dialogues(config.out))
+    assert dialogues == list(load_dialogues(config.out / "pairs.parquet"))
+    assert len(dialogues) == outcome.funnel.pairs
+    assert next(load_dialogues(min((config.out / "pairs").glob("*.parquet")))) == dialogues[0]
+    with pytest.raises(DataError, match="without splits") as error:
+        load_dialogues(config.out, split="train")
+    assert "corpus split" in str(error.value)
+
+
 def test_mining_agrees_with_the_reference_implementation(mined: tuple[MineConfig, MineOutcome]) -> None:
     config, outcome = mined
     counter = SubwordCounter((config.out / "subwords.model").read_bytes())
@@ -109,13 +120,13 @@ def test_an_input_without_messages_is_an_error(tmp_path: Path, content: str) -> 
 
 
 @pytest.mark.parametrize("cut", [-12, 30])
-def test_a_truncated_compressed_file_is_rejected(tmp_path: Path, cut: int) -> None:
+def test_a_truncated_compressed_file_is_rejected_if_strict(tmp_path: Path, cut: int) -> None:
     file = tmp_path / "x.jsonl.gz"
     file.write_bytes(gzip.compress(lines(FORUM * 50).encode())[:cut])
     with pytest.raises(DataError, match=r"x\.jsonl\.gz"):
         list(read_messages(str(file), Problems()))
     with pytest.raises(DataError, match=r"x\.jsonl\.gz"):
-        mine(MineConfig(source=str(file), out=tmp_path / "out"))
+        mine(MineConfig(source=str(file), out=tmp_path / "out", strict=True))
 
 
 @pytest.mark.parametrize(

@@ -29,11 +29,11 @@ from tertulia.core.config import Cli, Config
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError, UsageError
 from tertulia.core.text import squash
-from tertulia.corpus.mining.pairs import PAIR_SCHEMA, PAIRS, WHOLE, WHOLE_SCHEMA, read_pairs, write_rows
+from tertulia.corpus.mining.pairs import FUNNEL, PAIR_SCHEMA, PAIRS, WHOLE, WHOLE_SCHEMA, read_pairs, write_rows
 from tertulia.corpus.shards import open_parquet, read_rows, write_parquet
 
 RECORD = "erased.json"
-_FUNNEL, _WORK, _DIALOGUES, _SUBWORDS = "funnel.json", "_work", "pairs.parquet", "subwords.model"
+_WORK, _DIALOGUES, _SUBWORDS = "_work", "pairs.parquet", "subwords.model"
 _SCHEMAS = {PAIRS: PAIR_SCHEMA, WHOLE: WHOLE_SCHEMA}
 
 
@@ -138,7 +138,7 @@ def verify(folder: Path, *, authors: Iterable[str] = (), ids: Iterable[str] = ()
 
 
 def _check_mined(folder: Path) -> None:
-    if not (folder / _FUNNEL).is_file() or (folder / _WORK).exists():
+    if not (folder / FUNNEL).is_file() or (folder / _WORK).exists():
         raise DataError(
             f"{folder} is not a mined corpus, or mining is not finished.",
             hint="Finish mining it first with `tertulia corpus mine`.",
@@ -228,9 +228,9 @@ def _encode(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
 
 def _update_funnel(folder: Path) -> None:
     """Update the numbers of pairs and dialogues; the counts of the rules stay as they were."""
-    record = read_json(folder / _FUNNEL)
+    record = read_json(folder / FUNNEL)
     count = {kind: sum(open_parquet(s).metadata.num_rows for s in (folder / kind).glob("*")) for kind in _SCHEMAS}
-    write_json(folder / _FUNNEL, record | {"pairs": count[PAIRS], "whole": count[WHOLE]}, durable=True)
+    write_json(folder / FUNNEL, record | {"pairs": count[PAIRS], "whole": count[WHOLE]}, durable=True)
 
 
 def _record(folder: Path, erasure: Json) -> None:

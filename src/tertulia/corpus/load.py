@@ -17,6 +17,7 @@ from tertulia.artefacts.files import UNREADABLE, open_text
 from tertulia.core.codec import DAMAGE, Problems, read_lines
 from tertulia.core.dialogue import Dialogue, Exchange, Json, exchanges
 from tertulia.core.errors import DataError, UnknownName, UsageError
+from tertulia.corpus.mining.pairs import is_mined, shards
 from tertulia.corpus.readers.base import (
     ENDINGS,
     JSON_LINES,
@@ -120,6 +121,8 @@ def files_of(target: Path, *, split: str | None = None) -> list[Path]:
         )
     if not target.is_dir():
         raise DataError(f"{target} is neither a file nor a folder.", hint="Copy its content into a file first.")
+    if is_mined(target):
+        return _mined_files(target, split)
     content = sorted(f for f in target.iterdir() if f.is_file())
     files = [f for f in content if f.name.endswith(ENDINGS)] or _text_files(content)
     files = [f for f in files if split is None or f.name.startswith(split)]
@@ -127,6 +130,15 @@ def files_of(target: Path, *, split: str | None = None) -> list[Path]:
         of = f" of the split {split!r}" if split else ""
         raise DataError(f"There are no corpus files{of} in {target}.", hint=_suggest_folders(target))
     return files
+
+
+def _mined_files(folder: Path, split: str | None) -> list[Path]:
+    """The shards of a mined corpus, which is one corpus until it is split."""
+    if split:
+        raise DataError(
+            f"{folder} is a mined corpus without splits.", hint=f"Split it: tertulia corpus split {folder} --out FOLDER"
+        )
+    return shards(folder)
 
 
 def corpus_in(folder: Path) -> Path | None:

@@ -32,7 +32,7 @@ from tertulia.corpus.erase import erase_again
 from tertulia.corpus.load import SAMPLE, files_of, read_file
 from tertulia.corpus.mining.driver import SUBWORDS, WORK, MiningJob, MiningResult, run_stages
 from tertulia.corpus.mining.manifest import FORMAT, check_manifest
-from tertulia.corpus.mining.pairs import PAIRS, WHOLE, read_pairs
+from tertulia.corpus.mining.pairs import FUNNEL, PAIRS, WHOLE, read_pairs
 from tertulia.corpus.mining.schemas import Cleaning, get_schema
 from tertulia.corpus.mining.sources import find_sources
 from tertulia.corpus.rules import MiningRules
@@ -40,7 +40,6 @@ from tertulia.corpus.shards import write_parquet
 from tertulia.corpus.subwords import read_subwords
 from tertulia.corpus.trees import Funnel
 
-FUNNEL = "funnel.json"
 DIALOGUES = "pairs.parquet"
 _BUCKET_BYTES = 8 << 20
 """Bytes of input per bucket."""

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from tertulia.artefacts.files import atomic_write
 from tertulia.core.codec import dialogue_from_json, dialogue_to_json
-from tertulia.core.dialogue import Dialogue, Json
+from tertulia.core.dialogue import Dialogue, Json, Turn
 from tertulia.core.errors import DataError
 
 _TURN = pa.struct(
@@ -35,6 +35,9 @@ SCHEMA = pa.schema(
     ]
 )
 """`meta` columns contain JSON, since every source records different things."""
+_MINED_PAIR = {"id", "thread", "context", "response", "context_ids", "authors"}
+_MINED_WHOLE = {"id", "thread", "texts", "ids", "authors"}
+"""Columns of mined shards, which hold every text of a context once."""
 
 
 def write_parquet(dialogues: Iterable[Dialogue], path: Path, *, rows: int = 2000) -> int:
@@ -63,15 +66,28 @@ def read_rows(path: Path) -> Iterator[dict[str, Json]]:
 
 
 def read_parquet(path: Path) -> Iterator[Dialogue]:
-    """The dialogues of one Parquet file, streamed."""
+    """The dialogues of one Parquet file, streamed; a mined pair is a dialogue, too."""
     with open_parquet(path) as file:
-        if missing := {"id", "turns"} - set(file.schema_arrow.names):
+        columns = set(file.schema_arrow.names)
+        decode = mined_dialogue if columns >= _MINED_PAIR or columns >= _MINED_WHOLE else _dialogue
+        if decode is _dialogue and (missing := {"id", "turns"} - columns):
             raise DataError(f"{path} does not contain dialogues: the column {sorted(missing)[0]!r} is missing.")
         try:
             for batch in file.iter_batches(batch_size=1000):
-                yield from (_dialogue(row) for row in batch.to_pylist())
+                yield from (decode(row) for row in batch.to_pylist())
         except (ValueError, KeyError, TypeError, AttributeError, OSError, pa.ArrowException) as error:
             raise DataError(f"{path} does not contain dialogues, or is damaged ({error}).") from None
+
+
+def mined_dialogue(row: dict[str, Json]) -> Dialogue:
+    """A row of a mined shard, a pair or a dialogue from root to leaf; each turn names its message."""
+    if "response" in row:
+        texts, ids = [*row["context"], row["response"]], [*row["context_ids"], row["id"]]
+    else:
+        texts, ids = row["texts"], row["ids"]
+    messages = zip(row["authors"], texts, ids, strict=True)
+    turns = tuple(Turn(author, text, source=(name,)) for author, text, name in messages)
+    return Dialogue(id=row["id"], turns=turns, meta={"thread": row["thread"]})
 
 
 def _groups(dialogues: Iterable[Dialogue], rows: int) -> Iterator[list[Dialogue]]:

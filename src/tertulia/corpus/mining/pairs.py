@@ -7,14 +7,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tertulia.artefacts.files import atomic_write
-from tertulia.core.dialogue import Dialogue, Json, Turn
+from tertulia.core.dialogue import Dialogue
 from tertulia.core.errors import DataError
 from tertulia.corpus.mining.filters import FilteredMessages
 from tertulia.corpus.mining.forest import Paths, as_lists
-from tertulia.corpus.shards import read_rows
+from tertulia.corpus.shards import mined_dialogue, read_rows
 
 PAIRS, WHOLE = "pairs", "whole"
 """Names of the folders with the shards: pairs, and dialogues from root to leaf."""
+FUNNEL = "funnel.json"
+"""The counts of a run, written last: the folder is complete once it is there."""
 _TEXT = pa.string()
 _ONCE = pa.dictionary(pa.int32(), _TEXT)
 _LIST = pa.list_(_ONCE)
@@ -81,6 +83,11 @@ def write_rows(path: Path, tables: Iterable[pa.Table], schema: pa.Schema) -> int
     return rows
 
 
+def is_mined(folder: Path) -> bool:
+    """Whether the folder is a mined corpus that is complete."""
+    return (folder / FUNNEL).is_file() and any((folder / PAIRS).glob("*.parquet"))
+
+
 def shards(folder: Path, kind: str = PAIRS) -> list[Path]:
     """The shards of a mined corpus, in order."""
     files = sorted((folder / kind).glob("*.parquet"))
@@ -91,20 +98,9 @@ def shards(folder: Path, kind: str = PAIRS) -> list[Path]:
 
 def read_pairs(folder: Path) -> Iterator[Dialogue]:
     """The pairs of a mined corpus as dialogues: the context, then the response; each turn names its message."""
-    for shard in shards(folder):
-        for row in read_rows(shard):
-            texts, ids = [*row["context"], row["response"]], [*row["context_ids"], row["id"]]
-            yield _dialogue(row, texts, ids)
+    return (mined_dialogue(row) for shard in shards(folder) for row in read_rows(shard))
 
 
 def read_whole(folder: Path) -> Iterator[Dialogue]:
     """The dialogues from root to leaf of a corpus mined with whole = true."""
-    for shard in shards(folder, WHOLE):
-        for row in read_rows(shard):
-            yield _dialogue(row, row["texts"], row["ids"])
-
-
-def _dialogue(row: dict[str, Json], texts: list[str], ids: list[str]) -> Dialogue:
-    messages = zip(row["authors"], texts, ids, strict=True)
-    turns = tuple(Turn(author, text, source=(name,)) for author, text, name in messages)
-    return Dialogue(id=row["id"], turns=turns, meta={"thread": row["thread"]})
+    return (mined_dialogue(row) for shard in shards(folder, WHOLE) for row in read_rows(shard))
