@@ -22,7 +22,7 @@ from tertulia.core.errors import DataError
 from tertulia.core.progress import Progress
 from tertulia.models.generator import DialogueView, Generator, TargetTurns
 from tertulia.models.likelihood import batches_of, likelihoods, perplexity, view_size, views_of
-from tertulia.models.tokenizer import Tokenizer, TokenizerKind, learn_tokenizer
+from tertulia.models.tokenizer import SubwordTokenizer, Tokenizer, TokenizerKind, learn_tokenizer
 from tertulia.train.distillation import Teacher, distillation_loss, load_teacher
 from tertulia.train.loop import Loss, TrainingTask, fit
 from tertulia.train.runs import PARTIAL, RunConfig, TrainedModel, read_split, run_id, save_run, start_run
@@ -44,6 +44,12 @@ class GenerativeConfig(RunConfig):
     """Words, or SentencePiece subwords."""
     vocabulary: int = Field(8000, ge=20)
     """Tokens to learn from the training text, at most."""
+    min_count: int = Field(2, ge=1)
+    """Words seen less often in the training text are unknown, so that the model learns what an unknown word is like.
+    With 1 nothing is unknown in training, and a new word costs as much as chance decides. Only for words."""
+    lower_case: bool | None = None
+    """Whether subwords read capitals as small letters; by default where the training text has no capitals. Words are
+    always in lower case."""
     batch_tokens: int = Field(3000, ge=32)
     """Tokens per batch, padding included: of long dialogues fewer fit."""
     teacher: Path | None = None
@@ -87,6 +93,7 @@ def train_generator(
         "examples": len(data.views),
         "valid_examples": len(data.valid),
         "vocabulary": len(data.tokenizer),
+        "tokenizer": _describe(data.tokenizer),
     }
     identity = run_id(config, [*teacher, *data.views])
     outcome = fit(training, config, config.out / PARTIAL, progress, resume=config.resume, run_id=identity)
@@ -107,7 +114,13 @@ def read_data(config: GenerativeConfig) -> GenerativeData:
                 f"The split {split!r} of {config.data} has no dialogue with a turn of the chosen speaker.",
                 hint="Check data, split and speaker in the recipe.",
             )
-    tokenizer = learn_tokenizer(config.tokenizer, _texts(dialogues, config), size=config.vocabulary)
+    tokenizer = learn_tokenizer(
+        config.tokenizer,
+        _texts(dialogues, config),
+        size=config.vocabulary,
+        min_count=config.min_count,
+        lower_case=config.lower_case,
+    )
     return GenerativeData(views, valid, tokenizer, len(dialogues))
 
 
@@ -116,6 +129,13 @@ def _texts(dialogues: Iterable[Dialogue], config: GenerativeConfig) -> Iterator[
         yield from (turn.text for turn in dialogue.turns)
         if config.persona != "none":
             yield from (sentence for persona in dialogue.personas.values() for sentence in persona.sentences)
+
+
+def _describe(tokenizer: Tokenizer) -> dict[str, Json]:
+    """What the run says about how its model reads text."""
+    if isinstance(tokenizer, SubwordTokenizer):
+        return {"kind": "subwords", "lower_case": tokenizer.lower_case, "byte_fallback": True}
+    return {"kind": "words", "lower_case": True, "byte_fallback": False}
 
 
 class GenerativeTask(TrainingTask):
