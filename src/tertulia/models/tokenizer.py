@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import sentencepiece
 
@@ -187,7 +187,7 @@ def _plain_spaces(text: str) -> str:
     return squash(text.replace("\u2581", " "))
 
 
-def _normalisation(lower_case: bool, rules: Path) -> dict[str, str]:
+def _normalisation(lower_case: bool, rules: Path) -> dict[str, Any]:
     """SentencePiece's options: its usual rules would also rewrite ligatures, wide letters and control characters."""
     return {"normalization_rule_tsv": str(rules)} if lower_case else {"normalization_rule_name": "identity"}
 
