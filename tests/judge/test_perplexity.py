@@ -199,7 +199,7 @@ def test_latent_models_are_evaluated_by_importance_sampling() -> None:
     computed = compute_likelihoods(model, views, importance_samples=7, seed=5)  # type: ignore[arg-type]
     assert (computed.kind, model.options) == ("importance", (7, 5))
     figures = figures_of(computed)
-    assert figures[KL].value == pytest.approx(4 * 0.5 / 5)
+    assert figures[KL].value == pytest.approx(4 * 0.5 / 12)
     assert figures[BOUND].value == pytest.approx(math.exp((21 * math.log(2) + 4) / 12))
     exact = compute_likelihoods(unigram(), views)  # type: ignore[arg-type]
     assert (exact.kind, exact.latent) == ("exact", None)

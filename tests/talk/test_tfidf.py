@@ -50,9 +50,9 @@ def test_a_folder_is_indexed_by_its_training_split_unless_told_otherwise(tmp_pat
         split: len(TfidfBot.build(str(tmp_path), TfidfOptions(split=split)).index.pairs)
         for split in ("", "test", "all")
     }
-    assert counts == {"": 2, "test": 1, "all": 5}
+    assert counts == {"": 3, "test": 2, "all": 8}
     (tmp_path / "train.jsonl").unlink()
-    assert len(TfidfBot.build(str(tmp_path), TfidfOptions()).index.pairs) == 3, "a folder without splits is read whole"
+    assert len(TfidfBot.build(str(tmp_path), TfidfOptions()).index.pairs) == 5, "a folder without splits is read whole"
 
 
 def test_it_replies_with_the_reply_to_the_most_similar_message(bot: TfidfBot) -> None:

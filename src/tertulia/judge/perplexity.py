@@ -403,7 +403,7 @@ def _likelihood_notes(config: PerplexityConfig, cell: JudgedCell) -> Iterator[st
     if cell.details["likelihood"] == "importance":
         yield (
             f"{cell.subject}: perplexity by importance sampling, {config.importance_samples} samples; on average not"
-            " below the true one. KL is in nats per turn and part of the bound that the model was trained on."
+            " below the true one. KL is in nats per word and part of the bound that the model was trained on."
         )
     counts = cell.details["counts"]
     if counts["unknown"]:

@@ -206,11 +206,13 @@ def test_messages_with_links_are_removed_or_only_the_links(tmp_path: Path) -> No
     assert run(str(tmp_path / "x.jsonl"), tmp_path / "rule").funnel.removed["url"] == 1
     run(str(tmp_path / "x.jsonl"), tmp_path / "cut", links="cut")
     assert pairs(tmp_path / "cut")["b"][-1] == "see this page or  it is good"
-    linked[1] = FORUM[1] | {"text": "on old.reddit.com/r/tea?x=1 and ftp://x.y i read a.b it is good"}
+    linked[1] = FORUM[1] | {
+        "text": "on old.reddit.com/r/tea?x=1 and ftp://x.y i read a.b it is good enough for everybody"
+    }
     (tmp_path / "y.jsonl").write_bytes(lines(linked))
     assert run(str(tmp_path / "y.jsonl"), tmp_path / "bare rule").funnel.removed["url"] == 1
     run(str(tmp_path / "y.jsonl"), tmp_path / "bare cut", links="cut")
-    assert pairs(tmp_path / "bare cut")["b"][-1] == "on  and  i read a.b it is good"
+    assert pairs(tmp_path / "bare cut")["b"][-1] == "on  and  i read a.b it is good enough for everybody"
 
 
 @pytest.mark.parametrize(
