@@ -3,8 +3,8 @@
 Mining and the lower bound alternate in one run, each in its own process. CPU is user and system time of the driver and
 all its workers, including imports; the lower bound is the call of `polars.read_ndjson` alone. Memory is the largest sum
 of the resident memory of driver and workers (libraries that they share count once per process). The subword model is
-trained before, as by a user who mines month after month; `learn_seconds` is what that takes. Generated messages can carry
-marks; `--unsafe judged` has the safety lexicon check them as well, as it does messages of Reddit by default.
+trained before, as by a user who mines month after month; `learn_seconds` is what that takes. Generated messages can
+carry marks; `--unsafe judged` has the safety lexicon check them as well, as it does messages of Reddit by default.
 """
 
 import argparse

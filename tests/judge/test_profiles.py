@@ -104,7 +104,7 @@ def test_the_revised_wording_is_another_task() -> None:
     revised = predict_profiles(list(talks()), ProfileConfig(wording="revised", utterances=1))
     assert revised.details["profiles"] == 10
     assert set(revised.settings) == {
-        cell(level, s, 0, count) for level in ("profile", "sentence") for s, count in ((0, None), (1, None), (0, 1))
+        cell(level, s, 0, count) for level in ("profile", "sentence") for s in (0, 1) for count in (None, 1)
     }
     assert errors_of(revised)[cell("profile", 0, 0)].value > 0.3
 

@@ -162,6 +162,6 @@ def test_without_an_encoder_both_encoder_attentions_are_left_out() -> None:
     assert {name.split(".")[0] for name in missing} == {"first_memory", "memory_norm", "second_memory"}
 
 
-def test_sixteen_heads_must_divide_the_width() -> None:
-    with pytest.raises(ConfigError, match="multiple of 16"):
-        validate(EvolvedConfig, {"d_model": 24, "heads": 4}, where="a test")
+def test_the_doubled_heads_must_divide_the_width() -> None:
+    with pytest.raises(ConfigError, match="multiple of 8"):
+        validate(EvolvedConfig, {"d_model": 20, "heads": 4}, where="a test")

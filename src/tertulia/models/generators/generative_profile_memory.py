@@ -2,7 +2,8 @@
 
 An encoder reads the turns, as in `seq2seq`, but not the persona. A persona sentence is the sum of its words' vectors,
 each weighted by 1 / (1 + log(1 + tf)), where tf = 1e6 * idx ** -1.07 estimates a word's frequency from its rank (Zipf's
-law): in the vocabulary, or as in the paper in GloVe's (`ranks`). With those sentences as the rows of F, the decoder's input at each token is
+law): in the vocabulary, or as in the paper in GloVe's (`ranks`). With those sentences as the rows of F, the decoder's
+input at each token is
 
     x^_t = tanh(Wc [c_(t-1), x_t]),   c_t = a_t' F,   a_t = softmax(F Wa h_t)
 
