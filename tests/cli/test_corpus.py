@@ -276,9 +276,8 @@ def test_split_takes_its_three_shares_together(tertulia: Tertulia, tmp_path: Pat
 @pytest.mark.parametrize("name", ["triples.csv", "triples.jsonl"])
 def test_testset_writes_training_triples_that_can_be_read(tertulia: Tertulia, tmp_path: Path, name: str) -> None:
     out = tmp_path / name
-    count = json.loads(tertulia("corpus", "testset", "sample", "--split", "valid", "--triples", "--out", out).out)[
-        "triples"
-    ]
+    options = ("--split", "valid", "--triples", "--out", out, "--json")
+    count = json.loads(tertulia("corpus", "testset", "sample", *options).out)["triples"]
     exchanges = list(load_exchanges(out))
     assert len(exchanges) == count > 0
     assert [e.label for e in exchanges] == ["1", "0"] * (count // 2)
