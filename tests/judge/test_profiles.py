@@ -128,10 +128,13 @@ def test_without_different_personas_there_is_nothing_to_predict() -> None:
 
 def test_the_report_has_both_tables() -> None:
     run = predict_profiles(list(talks()), CONFIG)
-    thirteen, fourteen = report_run(run, plots=False).json["tables"]
+    thirteen, *fourteen = report_run(run, plots=False).json["tables"]
     assert thirteen["rows"][0][1].startswith(".000 [.000, .")
-    assert [row[0] for row in fourteen["rows"]] == ["1", "2", "3"]
-    assert fourteen["rows"][2][1] == "-"
+    assert len(fourteen) == 2, "one for each level"
+    for table in fourteen:
+        assert [row[0] for row in table["rows"]] == ["1", "2", "3"]
+        assert [len(row) for row in table["rows"]] == [5, 5, 5], "either speaker, either profile"
+        assert table["rows"][2][1] == "-"
 
 
 def test_real_profiles(shared_data: Path) -> None:

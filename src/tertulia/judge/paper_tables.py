@@ -241,20 +241,20 @@ def table_13(run: JudgedRun, figures: Figures) -> list[Section]:
 
 
 def table_14(run: JudgedRun, figures: Figures) -> list[Section]:
-    """Persona-Chat, table 14: error of predicting either profile by the number of utterances."""
+    """Persona-Chat, table 14: error of predicting either profile by the number of utterances; a section per level."""
     (subject,) = run.subjects
-    columns = [
-        (f"{level}, speaker {speaker}, profile {profile}", f"{level} level, speaker {speaker}, profile {profile}")
-        for level in ("profile", "sentence")
-        for speaker in (0, 1)
-        for profile in (0, 1)
-    ]
-    rows = [
-        (count, *(_with_n(figures, subject, f"{setting}, first {count}") for _, setting in columns))
-        for count in range(1, int(run.config["utterances"]) + 1)
-    ]
-    title = "Error by the number of utterances (Zhang et al. 2018, table 14)"
-    return [Section(title, ("utterances", *(name for name, _ in columns)), tuple(rows))]
+    who = [(speaker, profile) for speaker in (0, 1) for profile in (0, 1)]
+    sections = []
+    for level in ("profile", "sentence"):
+        settings = [f"{level} level, speaker {speaker}, profile {profile}" for speaker, profile in who]
+        rows = [
+            (count, *(_with_n(figures, subject, f"{setting}, first {count}") for setting in settings))
+            for count in range(1, int(run.config["utterances"]) + 1)
+        ]
+        head = ("utterances", *(f"speaker {speaker}, profile {profile}" for speaker, profile in who))
+        title = f"Error by the number of utterances, {level} level (Zhang et al. 2018, table 14)"
+        sections.append(Section(title, head, tuple(rows)))
+    return sections
 
 
 def meena_tables(run: JudgedRun, figures: Figures) -> list[Section]:
