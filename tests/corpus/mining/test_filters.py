@@ -137,7 +137,7 @@ def test_filters_agree_with_the_reference_on_small_forests(
     assert filtered == by_reference(messages, rules, counter, judged=judged)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 @pytest.mark.parametrize("kind", [*KINDS, "swearing"])
 def test_every_unsafe_text_matches_the_loose_pattern(kind: str, data: st.DataObject) -> None:
