@@ -37,10 +37,15 @@ class Row(NamedTuple):
 
 ROWS = (
     Row("LSTM", "personachat-seq2seq", ("38.08", "40.53", "40.65")),
+    Row("Seq2Seq", "personachat-seq2seq-encoder", ("38.08", "40.53", "40.65")),
+    Row("Profile Memory", "personachat-generative-profile-memory", ("38.08", "34.54", "38.21")),
     Row("Transformer", "personachat-transformer"),
     Row("Evolved Transformer", "personachat-evolved"),
     Row("Evolved, both", "personachat-evolved-both", more=(PersonaSetting("their"), PersonaSetting("both"))),
 )
+
+WORD_MODELS = ("personachat-seq2seq", "personachat-seq2seq-encoder", "personachat-generative-profile-memory")
+"""Those that start from GloVe's vectors, if they are given."""
 
 
 def main() -> None:
@@ -51,7 +56,7 @@ def main() -> None:
     parser.add_argument("--judge-data", type=Path, help="file or folder to evaluate on, if it is not in --data")
     parser.add_argument("--runs", type=Path, default=Path("run/generate_quality"), help="folder of the trained models")
     parser.add_argument("--rows", nargs="*", choices=[row.name for row in ROWS], help="only these rows")
-    parser.add_argument("--vectors", type=Path, help="GloVe vectors of 100 dimensions to initialise the LSTM")
+    parser.add_argument("--vectors", type=Path, help="GloVe vectors of 100 dimensions to initialise models of words")
     parser.add_argument(
         "--curves", action="store_true", help="train nothing: print only the curves, also of unfinished runs"
     )
@@ -76,7 +81,7 @@ def table(rows: list[Row], args: argparse.Namespace) -> dict[str, float]:
     for row in rows:
         folder, line = trained(row, args)
         costs.append(line)
-        cells = []
+        cells, spelled = [], []
         for setting in (*SETTINGS, *row.more):
             estimates = judge_perplexity(str(folder), dialogues, setting=setting, speaker="second", seed=args.seed)
             figure = estimates["perplexity"]
@@ -84,13 +89,20 @@ def table(rows: list[Row], args: argparse.Namespace) -> dict[str, float]:
             key = f"{row.name} {setting}".lower().replace(",", "").replace(" ", "_")
             figures |= {key: figure.value, f"{key}_low": figure.low, f"{key}_high": figure.high}
             figures[f"{key}_per_token"] = estimates["perplexity per token"].value
+            with_spelling = estimates["perplexity with spelling"]
+            spelled.append(f"{with_spelling.value:.2f} [{with_spelling.low:.2f}, {with_spelling.high:.2f}]")
+            figures[f"{key}_with_spelling"] = with_spelling.value
         columns = "".join(f"{cell:>24}" for cell in cells[: len(SETTINGS)])
         print(f"{row.name:<22}{columns}   {' / '.join(row.paper)}", flush=True)
+        print(f"{'  with spelling':<22}{''.join(f'{cell:>24}' for cell in spelled[: len(SETTINGS)])}", flush=True)
         for setting, cell in zip(row.more, cells[len(SETTINGS) :], strict=True):
             print(f"{'':<22}{setting}: {cell}", flush=True)
     turns = sum(sum(t.own) for d in dialogues for t in views_of(d, "none", "second"))
     print(f"n = {turns} turns of the second speaker in {len(dialogues)} dialogues; punctuation and ends of turns count")
-    print("as words; a word outside the vocabulary of a word-level model counts as its unknown token.")
+    print(
+        "as words. A word outside the vocabulary of a word-level model counts as its unknown token, and with spelling"
+    )
+    print("also as its letters under a model of characters: compare models of words and of subwords by that line.")
     for line in costs:
         print(line)
     return figures
@@ -104,8 +116,10 @@ def trained(row: Row, args: argparse.Namespace) -> tuple[Path, str]:
         overrides: dict[str, object] = {"data": str(args.data), "out": folder, "resume": True, "seed": args.seed}
         overrides |= QUICK if args.quick else {}
         recipe, config = read_recipe(CONFIGS / f"{row.config}.toml", overrides)
-        if args.vectors and row.name == "LSTM":
-            config = config.model_copy(update={"model": config.model.model_copy(update={"vectors": args.vectors})})
+        if args.vectors and row.config in WORD_MODELS:
+            config = config.model_copy(
+                update={"model": config.model.model_copy(update={"vectors": args.vectors, "dim": 100})}
+            )
         os.environ["OMP_NUM_THREADS"] = "1"
         recipe.train(config, Silent())
     training = json.loads(manifest.read_text(encoding="utf-8"))["training"]

@@ -16,8 +16,8 @@ from typing import NamedTuple, TypeVar
 
 from common import finish
 from generate_messages import write
-from tertulia.core.dialogue import Dialogue
-from tertulia.corpus.mine import MineConfig, MineOutcome, marked, mine, read_messages
+from tertulia.core.dialogue import Dialogue, Message
+from tertulia.corpus.mine import MineConfig, MineOutcome, marked, mine, read_messages, safety_of
 from tertulia.corpus.mining.pairs import read_pairs
 from tertulia.corpus.subwords import read_subwords
 from tertulia.corpus.trees import Mined, mine_trees
@@ -88,6 +88,9 @@ def main() -> int:
     parser.add_argument("--data", type=Path, help="mine this file of messages instead of generated ones")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser.add_argument(
+        "--unsafe", choices=("auto", "judged"), default="auto", help="judged: by the safety lexicon too"
+    )
     parser.add_argument("--quick", action="store_true", help="10,000 messages")
     args = parser.parse_args()
     count = 10_000 if args.quick else args.messages
@@ -97,13 +100,23 @@ def main() -> int:
             write(count, file, args.seed)
         # Small parts and many buckets, so that threads are split between parts and have to be reassembled.
         config = MineConfig(
-            source=str(file), out=Path(folder) / "mined", workers=args.workers, block_bytes=1 << 20, buckets=16
+            source=str(file),
+            out=Path(folder) / "mined",
+            workers=args.workers,
+            block_bytes=1 << 20,
+            buckets=16,
+            unsafe=args.unsafe,
         )
         outcome, engine = timed(lambda: mine(config))
         pairs = list(read_pairs(config.out))
         counter = read_subwords(config.out / "subwords.model")
         messages = list(read_messages(str(file)))
-        defined, definition = timed(lambda: mine_trees(messages, config, subwords=counter, unsafe=marked))
+        judges = safety_of(config).load()
+
+        def unsafe(message: Message) -> bool:
+            return marked(message) or (args.unsafe == "judged" and judges.reasons([message.text])[0] is not None)
+
+        defined, definition = timed(lambda: mine_trees(messages, config, subwords=counter, unsafe=unsafe))
     compared = compare(outcome, pairs, defined)
     report(compared, outcome, defined, engine, definition)
     figures = {
@@ -114,7 +127,13 @@ def main() -> int:
         "engine_seconds": engine,
         "definition_seconds": definition,
     }
-    settings = {"messages": len(messages), "seed": args.seed, "workers": args.workers, "buckets": config.buckets}
+    settings = {
+        "messages": len(messages),
+        "seed": args.seed,
+        "unsafe": args.unsafe,
+        "workers": args.workers,
+        "buckets": config.buckets,
+    }
     finish("mine_reference", figures, settings)
     return 0 if compared.equal else 1
 

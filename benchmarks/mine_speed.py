@@ -3,7 +3,8 @@
 Mining and the lower bound alternate in one run, each in its own process. CPU is user and system time of the driver and
 all its workers, including imports; the lower bound is the call of `polars.read_ndjson` alone. Memory is the largest sum
 of the resident memory of driver and workers (libraries that they share count once per process). The subword model is
-trained before, as by a user who mines month after month; `learn_seconds` is what that takes.
+trained before, as by a user who mines month after month; `learn_seconds` is what that takes. Generated messages can
+carry marks; `--unsafe judged` has the safety lexicon check them as well, as it does messages of Reddit by default.
 """
 
 import argparse
@@ -86,11 +87,17 @@ def _children_cpu() -> float:
     return times.children_user + times.children_system
 
 
-def mine_here(engine: str, file: str, out: str, model: str, workers: int) -> None:
+def mine_here(engine: str, unsafe: str, file: str, out: str, model: str, workers: int) -> None:
     """The work of the measured process."""
     from tertulia.corpus.mine import MineConfig, mine
 
-    settings = {"source": file, "out": Path(out), "subwords": Path(model) if model else None, "workers": workers}
+    settings: dict[str, object] = {
+        "source": file,
+        "out": Path(out),
+        "subwords": Path(model) if model else None,
+        "workers": workers,
+    }
+    settings["unsafe"] = unsafe
     if engine == "ray2":
         from ray.cluster_utils import Cluster
 
@@ -113,22 +120,33 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--runs", type=int, default=3, help="runs of each")
     parser.add_argument("--quick", action="store_true", help="100,000 messages, one run")
+    parser.add_argument("--unsafe", choices=("auto", "marked", "judged", "none"), default="auto")
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
-        mine_here(args.engine, *args.child[:3], int(args.child[3]))
+        mine_here(args.engine, args.unsafe, *args.child[:3], int(args.child[3]))
         return
     count, runs = (100_000, 1) if args.quick else (args.messages, args.runs)
     with tempfile.TemporaryDirectory() as folder:
         file = args.data or Path(folder) / "messages.jsonl"
         if not args.data:
             write(count, file)
-        report(args.engine, args.workers, file, runs, Path(folder), count)
+        report(args.engine, args.unsafe, args.workers, file, runs, Path(folder), count)
 
 
-def report(engine: str, workers: int, file: Path, runs: int, folder: Path, count: int) -> None:
+def report(engine: str, unsafe: str, workers: int, file: Path, runs: int, folder: Path, count: int) -> None:
     """Measure and print."""
-    child = [sys.executable, __file__, "--engine", engine, "--child", str(file), str(folder / "out")]
+    child = [
+        sys.executable,
+        __file__,
+        "--engine",
+        engine,
+        "--unsafe",
+        unsafe,
+        "--child",
+        str(file),
+        str(folder / "out"),
+    ]
     learning = [sys.executable, __file__, "--child", str(file), str(folder / "learned"), "", str(workers)]
     learned = measure(learning)  # also fills the disk cache
     model = shutil.copy(folder / "learned" / "subwords.model", folder / "subwords.model")
@@ -161,7 +179,14 @@ def report(engine: str, workers: int, file: Path, runs: int, folder: Path, count
     }
     if engine == "pool":  # which also trained the subword model: the rest of that run costs the same
         figures["learn_seconds"] = learned.cpu - median([m.cpu for m in mined])
-    settings = {"messages": count, "runs": runs, "engine": engine, "workers": workers, "bytes": file.stat().st_size}
+    settings = {
+        "messages": count,
+        "runs": runs,
+        "engine": engine,
+        "unsafe": unsafe,
+        "workers": workers,
+        "bytes": file.stat().st_size,
+    }
     finish("mine_speed", figures, settings)
 
 

@@ -21,6 +21,7 @@ from tertulia.core.dialogue import Dialogue, Turn
 from tertulia.core.errors import MissingExtra
 from tertulia.core.registry import Registry
 from tertulia.core.reply import Ask
+from tertulia.core.safety import CLASSIFIERS
 from tertulia.corpus.registry import READERS
 from tertulia.metrics.registry import METRICS
 from tertulia.models.classifiers.grounding import GROUNDING
@@ -45,6 +46,7 @@ TABLES: dict[str, Registry] = {
     "rerankers": RERANKERS,
     "recipes": RECIPES,
     "grounding classifiers": GROUNDING,
+    "safety classifiers": CLASSIFIERS,
 }
 
 

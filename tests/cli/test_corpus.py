@@ -274,6 +274,16 @@ def test_split_takes_its_three_shares_together(tertulia: Tertulia, tmp_path: Pat
     assert len(list(load_dialogues(tmp_path / "valid.jsonl"))) == report["dialogues"]["valid"]
 
 
+@pytest.mark.parametrize("name", ["triples.csv", "triples.jsonl"])
+def test_testset_writes_training_triples_that_can_be_read(tertulia: Tertulia, tmp_path: Path, name: str) -> None:
+    out = tmp_path / name
+    options = ("--split", "valid", "--triples", "--out", out, "--json")
+    count = json.loads(tertulia("corpus", "testset", "sample", *options).out)["triples"]
+    exchanges = list(load_exchanges(out))
+    assert len(exchanges) == count > 0
+    assert [e.label for e in exchanges] == ["1", "0"] * (count // 2)
+
+
 @pytest.mark.parametrize("name", ["set.jsonl", "set.csv"])
 def test_testset_takes_its_version_as_a_number(tertulia: Tertulia, tmp_path: Path, name: str) -> None:
     out = tmp_path / name

@@ -217,7 +217,7 @@ def test_profiles(tertulia: Tertulia, tmp_path: Path) -> None:
     report = json.loads(result.out)
     assert report["run"]["details"]["candidates"] == report["run"]["details"]["profiles"] == 10
     errors = {figure["setting"]: figure for figure in report["figures"]}
-    assert len(errors) == 8 + 8
+    assert len(errors) == 8 + 2 * 8
     own, other = (errors[f"profile level, speaker 0, profile {profile}"] for profile in (0, 1))
     assert own["high"] < other["low"]
     assert load_run(tmp_path / "run").verb == "profiles"

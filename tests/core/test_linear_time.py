@@ -21,6 +21,7 @@ import pytest
 from tertulia.core import text as core_text
 from tertulia.core.dialogue import Dialogue, Evidence, Message, Persona, Turn
 from tertulia.core.reply import Ask
+from tertulia.core.safety import normalise
 from tertulia.corpus import rules
 from tertulia.corpus.chatlogs import nicks, tags
 from tertulia.corpus.chatlogs.exports import parse_slack
@@ -39,7 +40,6 @@ from tertulia.study.writing import copied_words, longest_copied_run
 from tertulia.talk import repetition
 from tertulia.talk.chat import chat_messages
 from tertulia.talk.filters.base import FILTERS, make_filters
-from tertulia.talk.filters.safety import normalise
 from tertulia.talk.stop_sequences import StopSequences, cut_at_stop
 
 Function = Callable[[str], object]

@@ -52,6 +52,10 @@ def test_other_authors_are_kept(author: str) -> None:
         "HTTPS://EXAMPLE.ORG is what they told me",
         "see www.example.org for the recipe",
         "see (WWW.example.org) for the recipe",
+        "i saw it on reddit.com the other day",
+        "the files are on ftp://files.example now",
+        "try Amazon.CO.UK or your library",
+        "this one youtu.be/abc made me laugh",
     ],
 )
 def test_messages_with_a_url_are_removed(text: str) -> None:
@@ -65,6 +69,10 @@ def test_messages_with_a_url_are_removed(text: str) -> None:
         "the www. thing, you know it",
         "i like http more than gopher",
         "no way. really",
+        "that is all.it was fun",
+        "the .com boom was before my time",
+        "i work in asp. net pay is fine",
+        "a company.common sense at last",
     ],
 )
 def test_text_that_only_resembles_a_url_is_kept(text: str) -> None:

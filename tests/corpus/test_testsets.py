@@ -46,6 +46,17 @@ def test_version_2_draws_lengths_uniformly():
     drawn = Counter(context_length(11, rng, TestSetConfig(version=2)) for _ in range(9000))
     assert set(drawn) == set(range(2, 11))
     assert stats.chisquare(list(drawn.values())).pvalue > 0.001
+    assert {context_length(300, rng, TestSetConfig(version=2)) for _ in range(3000)} == set(range(2, 19))
+
+
+def test_items_keep_the_personas_of_both_speakers():
+    for item in make_test_set(sample.dialogues("valid"), TestSetConfig(distractors=3)):
+        dialogue = next(d for d in sample.dialogues("valid") if d.id == item.exchange.id.partition("#")[0])
+        own = item.exchange.response.speaker
+        other = next(speaker for speaker in dialogue.speakers if speaker != own)
+        record = item_to_json(item)
+        assert record["persona"]["sentences"] == list(dialogue.personas[own].sentences)
+        assert record["partner"]["sentences"] == list(dialogue.personas[other].sentences)
 
 
 @pytest.mark.parametrize("hard", [False, True])
@@ -92,9 +103,10 @@ def test_the_csv_has_the_layout_of_the_ubuntu_corpus():
 
 def test_training_triples_alternate_true_and_false_replies():
     dialogue = Dialogue("d", tuple(Turn("ab"[i % 2], f"text {i}") for i in range(5)))
-    triples = list(training_triples([dialogue]))
+    triples = [(e.context, e.response, int(str(e.label))) for e in training_triples([dialogue])]
     assert [(len(c), flag) for c, _, flag in triples] == [(2, 1), (2, 0), (3, 1), (3, 0), (4, 1), (4, 0)]
-    assert all((reply == dialogue.turns[len(c)].text) == bool(flag) for c, reply, flag in triples)
+    assert all((reply.text == dialogue.turns[len(c)].text) == bool(flag) for c, reply, flag in triples)
+    assert all(reply.speaker == dialogue.turns[len(c)].speaker for c, reply, _ in triples)
 
 
 def test_too_few_replies_are_an_error():

@@ -136,9 +136,12 @@ def test_the_tables_have_the_published_figures_beside_the_measured_ones(judged: 
     assert len(three.head) == len(three.rows[0]) == 7
     assert [row[:2] for row in five.rows] == [(scope, name) for scope in SCOPES for name in names]
     assert five.rows[6][2:] == ("40.53", ".084", "", "40.65", ".082", "")
+    published = {row[:2]: row[2:] for row in five.rows}
+    assert published["their", "paper: Seq2Seq"][:2] == ("41.48", "")
+    assert [published[scope, "paper: Profile Memory"][0] for scope in ("their", "both")] == ["36.42", "35.27"]
     assert {len(row) for row in five.rows} == {len(five.head)} == {8}
     assert any(".166 and .172" in note for note in five.notes)
-    assert a1.head == ("", "ppl", "KL", "average", "extrema", "greedy")
+    assert a1.head == ("", "ppl", "KL per word", "average", "extrema", "greedy")
     assert [row[2] for row in a1.rows] == [""] * 14  # no latent variables here
     assert all("[" in str(cell) for row in a1.rows for cell in (row[1], *row[3:]))
 

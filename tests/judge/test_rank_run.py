@@ -150,12 +150,15 @@ def test_the_persona_chat_table() -> None:
     rows = {row[0]: row[1:] for row in table.rows}
     assert rows["  paper: IR"] == (".214", ".410", ".207", "")
     assert rows["  paper: KV Profile Memory"] == (".349", ".511", ".351", "")
+    assert rows["  paper: Starspace, trained on original personas"] == (".318", ".481", ".295", "")
+    assert rows["  paper: Starspace, trained on revised personas"] == (".318", ".491", ".322", "")
     assert rows["mine:x"] == (".500 [.500, .500]",) * 4
     assert [row[0] for row in table.rows] == [
         "tfidf:train",
         "  paper: IR",
         "starspace",
-        "  paper: Starspace",
+        "  paper: Starspace, trained on original personas",
+        "  paper: Starspace, trained on revised personas",
         "mine:x",
         "runs/kv",
         "  paper: KV Profile Memory",

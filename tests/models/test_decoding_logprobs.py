@@ -86,7 +86,7 @@ def test_turns_of_one_batch_get_as_many_alternatives_as_each_asks_for(model: Gen
 
 
 def test_tokens_joined_are_the_text(tiny_models: Any) -> None:
-    subwords = SubwordTokenizer.learn(["the cat sat on the mat (really)", "the dog sat, too!"] * 5, size=60)
+    subwords = SubwordTokenizer.learn(["the cat sat on the mat (really)", "the dog sat, too!"] * 5, size=300)
     letters = HuggingFaceGenerator(ChatModel.load(str(tiny_models.make("chat")))).tokenizer
     words = WordTokenizer("who ( is ) , that ?".split())
     for tokenizer, text, first in (

@@ -35,7 +35,7 @@ def test_vectors_that_do_not_fit_are_refused(vectors: Path) -> None:
     with pytest.raises(ConfigError, match="have 3 dimensions, the model has 5") as caught:
         TiedEmbedding(len(WORDS), 5, hidden=2).load_vectors(WORDS, vectors)
     assert caught.value.hint == "Set dim = 3."
-    subwords = SubwordTokenizer.learn(["i like tea and a dog"] * 9, size=40)
+    subwords = SubwordTokenizer.learn(["i like tea and a dog"] * 9, size=300)
     with pytest.raises(ConfigError, match="need a word tokenizer"):
         TiedEmbedding(len(subwords), 3, hidden=2).load_vectors(subwords, vectors)
 

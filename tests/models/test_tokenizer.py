@@ -1,13 +1,16 @@
 """Text to tokens and back, and dialogues as streams of tokens."""
 
+import io
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+import sentencepiece
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tertulia.core.errors import DataError
+from tertulia.core.text import squash
 from tertulia.models.generator import DialogueView, stream, target_mask
 from tertulia.models.tokenizer import (
     END,
@@ -19,6 +22,7 @@ from tertulia.models.tokenizer import (
     SubwordTokenizer,
     WordTokenizer,
     count_words,
+    has_case,
     learn_tokenizer,
     load_tokenizer,
 )
@@ -28,7 +32,12 @@ TEXTS = ["i like tea .", "do you like tea ?", "no , i like coffee !"] * 5
 
 @pytest.fixture(scope="module")
 def subwords() -> SubwordTokenizer:
-    return SubwordTokenizer.learn(TEXTS, size=60)
+    return SubwordTokenizer.learn(TEXTS, size=300)
+
+
+@pytest.fixture(scope="module")
+def cased() -> SubwordTokenizer:
+    return SubwordTokenizer.learn([text.capitalize() for text in TEXTS], size=300)
 
 
 def test_words_are_decoded_with_normal_spacing() -> None:
@@ -41,7 +50,7 @@ def test_words_are_decoded_with_normal_spacing() -> None:
 
 def test_the_size_includes_the_special_tokens() -> None:
     assert len(WordTokenizer.learn(TEXTS, size=9)) == 9
-    assert len(SubwordTokenizer.learn(TEXTS, size=60)) <= 60
+    assert len(SubwordTokenizer.learn(TEXTS, size=300)) <= 300
 
 
 def test_subwords_decode_to_the_same_text(subwords: SubwordTokenizer) -> None:
@@ -60,9 +69,56 @@ def test_no_text_encodes_to_a_special_token(subwords: SubwordTokenizer, text: st
         assert all(i < len(tokenizer) for i in ids)
 
 
+@given(st.text())
+@example("I keep Bees: na\u00efve caf\u00e9, \u043f\u0440\u0438\u0432\u0435\u0442, \u4f60\u597d, \U0001f600")
+@example("<own> <0x41> \ufb01 \u2460 \uff21 \x00 \u0130 \u1e9e")
+def test_any_text_survives(subwords: SubwordTokenizer, cased: SubwordTokenizer, text: str) -> None:
+    """Up to the width of spaces, and case where the training text has none."""
+    expected = squash(text.replace("\u2581", " "))
+    assert cased.decode(cased.encode(text)) == expected
+    assert subwords.decode(subwords.encode(text)) == squash("".join(map(str.lower, expected)))
+    assert UNKNOWN not in (*cased.encode(text), *subwords.encode(text))
+
+
+def test_case_follows_the_training_text_unless_told(tmp_path: Path) -> None:
+    folded = SubwordTokenizer.learn(["I like tea."] * 9, size=300, lower_case=True)
+    folded.save(tmp_path)
+    loaded = load_tokenizer(tmp_path)
+    assert isinstance(loaded, SubwordTokenizer)
+    assert loaded.lower_case, "the saved model says so itself"
+    assert loaded.encode("I LIKE TEA.") == folded.encode("i like tea.")
+    assert not has_case(["plain text " * 200, "One"])
+
+
+def test_subwords_without_bytes_are_refused(tmp_path: Path) -> None:
+    """As earlier versions learned them."""
+    out = io.BytesIO()
+    special = {
+        "pad_piece": "<pad>",
+        "unk_piece": "<unknown>",
+        "eos_piece": "<end>",
+        "pad_id": 0,
+        "unk_id": 1,
+        "eos_id": 2,
+    }
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXTS), model_writer=out, model_type="bpe", vocab_size=60, hard_vocab_limit=False,
+        bos_id=-1, control_symbols=["<own>", "<other>", "<persona>"], minloglevel=2, **special,
+    )  # fmt: skip
+    (tmp_path / "subwords.model").write_bytes(out.getvalue())
+    with pytest.raises(DataError, match=r"earlier version: they cannot read characters.*\nTrain the model again"):
+        load_tokenizer(tmp_path)
+
+
+def test_rare_words_are_unknown_in_training() -> None:
+    words = WordTokenizer.learn([*TEXTS, "a zebra , a zebra", "once"], min_count=2)
+    assert UNKNOWN not in words.encode("a zebra")
+    assert words.encode("once") == (UNKNOWN,)
+
+
 @pytest.mark.parametrize("kind", ["words", "subwords"])
 def test_a_saved_tokenizer_is_the_same(kind: str, tmp_path: Path) -> None:
-    tokenizer = learn_tokenizer(kind, TEXTS, size=60)  # type: ignore[arg-type]
+    tokenizer = learn_tokenizer(kind, TEXTS, size=300)  # type: ignore[arg-type]
     tokenizer.save(tmp_path)
     loaded = load_tokenizer(tmp_path)
     assert len(loaded) == len(tokenizer)

@@ -157,6 +157,8 @@ def test_both_personas_affect_the_choice(bot: RankerBot) -> None:
 def test_its_own_persona_comes_first_in_the_query(bot: RankerBot) -> None:
     query = bot._query(ask("hi", own="I sail.", other="I bake."))
     assert query == Query(("hi",), ("I sail.", "I bake."))
+    turns = (Turn("bot", "tea ?"), Turn("ana", "yes"), Turn("ana", "please"))
+    assert bot._query(Ask(Dialogue("d", turns), "bot")).own == (True, False, False)
 
 
 def test_only_the_last_turns_are_read(bot: RankerBot) -> None:

@@ -9,6 +9,7 @@ from tertulia import __version__, sample
 from tertulia.core.dialogue import Dialogue, Persona, Turn
 from tertulia.core.errors import ConfigError, DamagedLine, DataError
 from tertulia.core.reply import Ask, Reply
+from tertulia.corpus.load import save_dialogues
 from tertulia.talk.bot import RankingBot
 from tertulia.talk.bots.tfidf import TfidfBot, TfidfOptions
 from tertulia.talk.spec import make_bot
@@ -40,6 +41,18 @@ def ask(*texts: str, seed: int = 0, persona: str = "") -> Ask:
 def reply_to(bot: TfidfBot, request: Ask) -> Reply:
     (reply,) = bot.reply([request])
     return reply
+
+
+def test_a_folder_is_indexed_by_its_training_split_unless_told_otherwise(tmp_path: Path) -> None:
+    for i, name in enumerate(("train", "valid", "test")):
+        save_dialogues(DIALOGUES[i : i + 1], tmp_path / f"{name}.jsonl")
+    counts = {
+        split: len(TfidfBot.build(str(tmp_path), TfidfOptions(split=split)).index.pairs)
+        for split in ("", "test", "all")
+    }
+    assert counts == {"": 3, "test": 2, "all": 8}
+    (tmp_path / "train.jsonl").unlink()
+    assert len(TfidfBot.build(str(tmp_path), TfidfOptions()).index.pairs) == 5, "a folder without splits is read whole"
 
 
 def test_it_replies_with_the_reply_to_the_most_similar_message(bot: TfidfBot) -> None:

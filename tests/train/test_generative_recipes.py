@@ -14,6 +14,7 @@ from tertulia.core.progress import Progress, Silent
 from tertulia.models.checkpoint import read_manifest
 from tertulia.models.generators.transformer import Transformer, TransformerConfig
 from tertulia.models.likelihood import batches_of, views_of
+from tertulia.models.tokenizer import UNKNOWN
 from tertulia.train.recipe import read_recipe
 from tertulia.train.tasks.generative import GenerativeConfig, GenerativeTask, read_data
 
@@ -30,7 +31,7 @@ TINY: Mapping[str, dict[str, Any]] = {
 
 def train(name: str, out: Path, progress: Any = None, **more: Any) -> Mapping[str, Any]:
     settings = {"model": TINY[name], "out": out, "max_dialogues": 12, "valid_dialogues": 3, "batch_tokens": 600}
-    settings |= {"max_steps": 6, "validate_every": 3, "vocabulary": 300, "save_seconds": 0, "learning_rate": 1e-3}
+    settings |= {"max_steps": 6, "validate_every": 3, "vocabulary": 400, "save_seconds": 0, "learning_rate": 1e-3}
     recipe, config = read_recipe(CONFIGS / f"{name}.toml", settings | more)
     return recipe.train(config, progress or Silent()).figures()
 
@@ -42,6 +43,9 @@ def test_a_recipe_saves_a_run_that_explains_itself(name: str, tmp_path: Path) ->
     assert 1 < figures["valid"]["perplexity per token"] < 600
     manifest = read_manifest(tmp_path)
     assert {"model.safetensors", "model.json", "config.toml", "record.jsonl", "record.svg"} <= set(manifest.files)
+    subwords = "evolved" in name or "transformer" in name  # the sample has capitals
+    assert manifest.training["tokenizer"]["lower_case"] is not subwords
+    assert manifest.training["tokenizer"]["byte_fallback"] is subwords
     again = read_recipe(tmp_path / "config.toml")[1]
     assert again.recipe == manifest.bot
     lines = [json.loads(line) for line in (tmp_path / "record.jsonl").read_text().splitlines()]
@@ -87,8 +91,16 @@ def test_a_speaker_without_turns_is_an_error() -> None:
         read_data(GenerativeConfig(speaker="nobody"))
 
 
+def test_unknown_words_occur_in_training() -> None:
+    """As often as words that are seen once, unless every word is to be known."""
+    for options, expected in (({}, True), ({"min_count": 1}, False)):
+        data = read_data(GenerativeConfig(tokenizer="words", vocabulary=20_000, max_dialogues=40, **options))
+        encoded = [data.tokenizer.encode(text) for view in data.views for text in view.turns]
+        assert any(UNKNOWN in ids for ids in encoded) is expected
+
+
 def test_persona_dropout_drops_some_personas() -> None:
-    _, config = read_recipe(CONFIGS / "personachat-transformer.toml", {"max_dialogues": 40, "vocabulary": 300})
+    _, config = read_recipe(CONFIGS / "personachat-transformer.toml", {"max_dialogues": 40, "vocabulary": 400})
     assert isinstance(config, GenerativeConfig)
     assert config.persona_dropout == 0.3
     data = read_data(config)
@@ -100,7 +112,7 @@ def test_persona_dropout_drops_some_personas() -> None:
 
 
 def test_both_personas_are_dropped_independently() -> None:
-    overrides = {"max_dialogues": 40, "vocabulary": 300, "persona": "both", "valid_persona": "own"}
+    overrides = {"max_dialogues": 40, "vocabulary": 400, "persona": "both", "valid_persona": "own"}
     _, config = read_recipe(CONFIGS / "personachat-transformer.toml", overrides)
     assert isinstance(config, GenerativeConfig)
     data = read_data(config)

@@ -49,7 +49,7 @@ def train(kind: str, out: Path, progress: Any = None, *, ei: str = "none", **mor
         "valid_dialogues": 3,
         "batch_tokens": 600,
     }
-    settings |= {"max_steps": 6, "validate_every": 3, "vocabulary": 300, "save_seconds": 0, "learning_rate": 1e-3}
+    settings |= {"max_steps": 6, "validate_every": 3, "vocabulary": 400, "save_seconds": 0, "learning_rate": 1e-3}
     settings |= {} if kind == "hred" else {"samples": 3, "kl_steps": 4}
     recipe, config = read_recipe(CONFIGS / f"selfplay-{kind}.toml", settings | {"precision": "float32"} | more)
     return recipe.train(config, progress or Silent()).figures()
@@ -213,7 +213,7 @@ def test_it_can_overfit_fifty_dialogues(kind: str, ei: str, tmp_path: Path) -> N
         "valid_speaker": "b",
         "learning_rate": 0.015,
     }
-    settings |= {"model": model | SIZES[kind], "vocabulary": 2000, "batch_tokens": 3000, "epochs": 1000}
+    settings |= {"model": model | SIZES[kind], "vocabulary": 2000, "min_count": 1, "batch_tokens": 3000, "epochs": 1000}
     settings |= {"max_steps": 100, "validate_every": 50, "save_seconds": 1000, "max_dialogues": 50}
     figures = train(kind, tmp_path / "run", **settings | ({} if kind == "hred" else {"kl_steps": 50}))
     assert figures["valid"]["perplexity"] < 1.5

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from tertulia.core.dialogue import Dialogue, Persona, Turn
+from tertulia.core.dialogue import Dialogue, Persona, Turn, exchanges
 from tertulia.core.errors import ConfigError
 from tertulia.core.progress import Silent
 from tertulia.corpus.load import save_dialogues
@@ -59,6 +59,28 @@ class Stops(Silent):
         self.left -= n if self.training else 0
         if self.left == 0:
             raise StoppedError
+
+
+def test_a_query_says_who_spoke() -> None:
+    """A partner who sends two messages in a row is one partner."""
+    turns = (Turn("a", "hi"), Turn("b", "hello"), Turn("a", "well"), Turn("a", "tea ?"), Turn("b", "yes"))
+    *_, last = exchanges(Dialogue("d", turns))
+    assert query_of(last, "none").own == (False, True, False, False)
+    assert query_of(last, "none", max_turns=2).own == (False, False)
+
+
+def test_a_share_of_the_personas_is_trained_on_in_the_revised_wording(tmp_path: Path) -> None:
+    data = {
+        share: {
+            s
+            for pair in read_data(config("starspace", tmp_path, revised_share=share)).pairs
+            for s in pair.query.persona
+        }
+        for share in (0.0, 0.5, 1.0)
+    }
+    assert not data[0.0] & data[1.0], "the sample's personas are all revised"
+    assert data[0.5] & data[0.0]
+    assert data[0.5] & data[1.0]
 
 
 @pytest.mark.parametrize(("name", "persona"), [*((name, "own") for name in NAMES), ("starspace", "none")])

@@ -36,6 +36,25 @@ def read_word_vectors(path: Path, wanted: Collection[str], *, allow_none: bool =
     return vectors
 
 
+def read_word_ranks(path: Path, wanted: Collection[str]) -> tuple[dict[str, int], int]:
+    """The place of each wanted word in the file, 1 for the first, and how many words the file has.
+
+    GloVe's files are in order of frequency, so that a place is a rank.
+    """
+    try:
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as arrays:
+                words = [str(word) for word in arrays["words"]]
+        else:
+            with open_text(path) as lines:
+                words = [line.partition(" ")[0] for line in lines]
+    except FileNotFoundError:
+        raise DataError(f"File not found: {path}", hint=_EXPECTED) from None
+    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zstandard.ZstdError) as error:
+        raise DataError(f"Cannot read words from {path} ({error}).", hint=_EXPECTED) from None
+    return {word: place for place, word in enumerate(words, 1) if word in wanted}, len(words)
+
+
 def parse_word_vectors(
     lines: Iterable[str], wanted: Collection[str], *, source: str = "<vectors>"
 ) -> dict[str, Vector]:

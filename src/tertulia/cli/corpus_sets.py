@@ -17,7 +17,7 @@ from tertulia.corpus.silver.generate import SilverConfig, silver_exchanges
 from tertulia.corpus.silver.sources import grounded_dialogues
 from tertulia.corpus.silver.written import ReplyGenerator, WrittenPrompt
 from tertulia.corpus.split import SplitConfig, author_overlap, split_dialogues
-from tertulia.corpus.testsets import TestSetConfig, make_test_set, save_test_set
+from tertulia.corpus.testsets import TestSetConfig, make_test_set, save_test_set, save_triples
 from tertulia.corpus.write import check_target, save_dialogues, save_exchanges
 from tertulia.talk.spec import make_bot
 
@@ -51,14 +51,25 @@ def split(settings: SplitConfig, *, as_json: bool) -> None:
 
 @command(TestSetConfig)
 def ranking_set(settings: TestSetConfig, *, as_json: bool) -> None:
-    """Create a test set for next-reply ranking, as in the Ubuntu papers: one item per dialogue."""
+    """Create a test set for next-reply ranking, as in the Ubuntu papers: one item per dialogue; or training triples."""
     problems = Problems()
     with Bars() as bars:
         bars.step("Reading")
         dialogues = _read(settings, problems)
-        bars.step("Drawing contexts and distractors")
-        items = make_test_set(dialogues, settings)
-        save_test_set(items, settings.out)
+        if settings.triples:
+            bars.step("Drawing false replies")
+            count = save_triples(dialogues, settings.out, seed=settings.seed)
+        else:
+            bars.step("Drawing contexts and distractors")
+            items = make_test_set(dialogues, settings)
+            save_test_set(items, settings.out)
+    if settings.triples:
+        if as_json:
+            print_json({"out": str(settings.out), "triples": count})
+        else:
+            out.print(f"Wrote {count} training triples, half of them with a false reply, to {settings.out}")
+        print_problems(problems)
+        return
     mean = sum(len(item.exchange.context) for item in items) / len(items)
     if as_json:
         print_json({"out": str(settings.out), "items": len(items), "mean_context_turns": mean})

@@ -25,6 +25,7 @@ from tertulia.core.config import Cli, save
 from tertulia.core.dialogue import Json, Message
 from tertulia.core.errors import DataError, UsageError
 from tertulia.core.progress import Progress, Silent
+from tertulia.core.safety import SafetyConfig
 from tertulia.corpus.engines.base import Engine, InProcess
 from tertulia.corpus.engines.pool import Pool
 from tertulia.corpus.engines.ray import RayEngine
@@ -35,7 +36,7 @@ from tertulia.corpus.mining.manifest import FORMAT, check_manifest
 from tertulia.corpus.mining.pairs import FUNNEL, PAIRS, WHOLE, read_pairs
 from tertulia.corpus.mining.schemas import Cleaning, get_schema
 from tertulia.corpus.mining.sources import find_sources
-from tertulia.corpus.rules import MiningRules
+from tertulia.corpus.rules import MiningRules, UnsafeMode
 from tertulia.corpus.shards import write_parquet
 from tertulia.corpus.subwords import read_subwords
 from tertulia.corpus.trees import Funnel
@@ -76,10 +77,20 @@ class MineConfig(MiningRules):
     """Approximate number of texts to learn subwords from."""
     seed: int = 0
     """Random seed of that sample."""
-    unsafe: Literal["marked", "none"] = "marked"
-    """Which messages are unsafe: those marked `rude` or `unsafe` in their meta, or none."""
+    unsafe: UnsafeMode = "auto"
+    """Which messages are unsafe: those marked `rude` or `unsafe` in their meta and, where a source has no such marks
+    (Reddit, ConvoKit), those that the safety lexicon or the classifier calls unsafe (auto); only those marked (marked);
+    both for every source (judged); or none."""
     lexicon: Path | None = None
     """Text file of words and phrases, one per line; messages that contain one are unsafe too."""
+    swearing: bool = False
+    """Whether swearing at nobody in particular is unsafe too."""
+    classifier: str = ""
+    """A Hugging Face text classification model that judges safety beside the lexicon, by hub name or folder; slow."""
+    label: str = ""
+    """Its label for unsafe texts, several separated by "|"; required if the model has more than two labels."""
+    threshold: float = Field(0.5, gt=0, lt=1)
+    """A message is unsafe if the probability of such a label is at least this."""
     edits: bool = True
     """Reddit: keep only the text before an edit note."""
     links: Literal["rule", "cut"] = "rule"
@@ -177,6 +188,8 @@ def _job(config: MineConfig) -> MiningJob:
     get_schema("messages", config.fields)  # rejects unknown field names
     targets = (config.source,) if isinstance(config.source, str) else config.source
     sources = find_sources(targets, schema=config.format, fields=config.fields, spool=config.out / WORK)
+    if config.classifier:
+        safety_of(config).load()  # a wrong name fails now
     if config.subwords:
         read_subwords(config.subwords)  # fails now rather than after reading all messages
     return MiningJob(
@@ -192,8 +205,17 @@ def _job(config: MineConfig) -> MiningJob:
         sample=config.sample,
         seed=config.seed,
         unsafe_phrases=_read_phrases(config.lexicon) if config.lexicon else (),
-        marked_is_unsafe=config.unsafe == "marked",
+        unsafe=config.unsafe,
+        safety=safety_of(config),
         whole=config.whole,
+    )
+
+
+def safety_of(config: MineConfig) -> SafetyConfig:
+    """The part of the config that the judges of safety know. Their own file of phrases is not used: `lexicon` is
+    matched by the engine, for every source."""
+    return SafetyConfig(
+        swearing=config.swearing, classifier=config.classifier, label=config.label, threshold=config.threshold
     )
 
 
@@ -217,7 +239,8 @@ def _manifest(job: MiningJob) -> dict[str, Json]:
         "inputs": [source.as_json() for source in job.sources],
         "rules": job.rules.model_dump(mode="json"),
         "subwords": {"sha256": sha256_of(job.subwords)} if job.subwords else learned,
-        "marked is unsafe": job.marked_is_unsafe,
+        "unsafe": job.unsafe,
+        "safety": job.safety.model_dump(mode="json") if job.unsafe in ("auto", "judged") else None,
         "lexicon": hashlib.sha256(phrases).hexdigest() if job.unsafe_phrases else None,
         "cleaning": asdict(job.cleaning),
         "fields": dict(job.fields),

@@ -1,13 +1,15 @@
 """Meena's seven reasons to remove a message (arXiv 2001.09977, section 3.1), each a pure function with its parameter.
 
 A rule looks at one message in its tree and decides whether to remove it. The paper gives no threshold for the overlap
-with the parent and does not name its classifier of unsafe text: both are parameters here.
+with the parent and does not name its classifier of unsafe text: both are parameters here, the latter by the judges of
+`tertulia.core.safety` that also check what bots say.
 """
 
 import re
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from pydantic import Field
 
@@ -15,14 +17,40 @@ from tertulia.core.config import Config
 from tertulia.core.dialogue import Message
 from tertulia.core.text import ngrams, squash, words
 
-URL_PATTERN = r"[hH][tT][tT][pP][sS]?://|\b[wW][wW][wW]\.[a-zA-Z0-9]"
-"""Without flags or shorthands, so that Python's and the engine's regular expressions (RE2) match the same."""
+_ENDINGS = ("com", "org", "net", "edu", "gov", "mil", "info", "biz", "io", "tv", "gg", "ly", "co.uk", "ac.uk", "org.uk")
+"""How names of sites end. Country codes that are words ("it", "is", "me") are left out: "yes.it is" is no address."""
+_SHORT_SITES = ("youtu.be", "redd.it", "goo.gl", "t.co")
+"""Frequent sites with other endings."""
+
+
+def _any_case(names: tuple[str, ...]) -> str:
+    patterns = ("".join(rf"[{c}{c.upper()}]" if c.isalpha() else r"\." for c in name) for name in names)
+    return f"(?:{'|'.join(patterns)})"
+
+
+URL_PATTERN = "|".join(
+    (
+        r"[a-zA-Z]://",
+        r"\b[wW][wW][wW]\.[a-zA-Z0-9]",
+        rf"[a-zA-Z0-9]\.{_any_case(_ENDINGS)}\b",
+        rf"\b{_any_case(_SHORT_SITES)}\b",
+    )
+)
+"""A scheme, "www." or the name of a site. Without flags or shorthands, so that Python's and the engine's regular
+expressions (RE2) match the same."""
+BARE_SITE_PATTERN = rf"(?:\b(?:[a-zA-Z0-9-]+\.)+{_any_case(_ENDINGS)}|\b{_any_case(_SHORT_SITES)})\b(?:[/:?#]\S*)?"
+"""The name of a site with what follows it, to cut it out."""
 URL = re.compile(URL_PATTERN, re.ASCII)
 _SELECTORS = frozenset(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
 REASONS = ("bot", "url", "letters", "repeated", "overlap", "unsafe", "length")
 """In the order in which they are checked, cheap ones first; a message counts for the first reason that applies."""
 MAX_QUOTE_SEARCH = 20_000_000
 """How many characters of the parent `without_quotes` searches for the lines of one message."""
+
+
+UnsafeMode = Literal["auto", "marked", "judged", "none"]
+"""Who says which messages are unsafe: the source's own marks, or the judges of safety where a source has none (auto);
+its marks alone; marks and judges; nobody."""
 
 
 class MiningRules(Config):

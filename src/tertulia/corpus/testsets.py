@@ -2,7 +2,7 @@
 
 Each dialogue yields one context of random length and its true reply, together with distractors drawn at random or, for
 hard sets, from the replies most similar to the true one. Version 1 draws short contexts more often; version 2 draws
-lengths uniformly.
+lengths uniformly, up to 18 turns. Training data for the same task are triples of context, reply and flag.
 """
 
 import random
@@ -17,11 +17,12 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from tertulia.artefacts.files import atomic_write
 from tertulia.core.codec import dump_line, persona_to_json
-from tertulia.core.dialogue import Dialogue, Exchange, Json, Turn
+from tertulia.core.dialogue import Dialogue, Exchange, Json, Turn, exchanges
 from tertulia.core.errors import DataError
 from tertulia.core.text import squash, words
 from tertulia.corpus.config import ReadConfig
 from tertulia.corpus.readers.ubuntu_pairs import join_ranking
+from tertulia.corpus.write import save_exchanges
 
 
 class TestSetConfig(ReadConfig):
@@ -31,10 +32,14 @@ class TestSetConfig(ReadConfig):
 
     out: Path = Path("testset.jsonl")
     """File to write: .jsonl, or .csv in the layout of the Ubuntu corpus."""
+    triples: bool = False
+    """Write training data instead: context, reply and flag, for every utterance from the third on once with the true
+    reply and once with a false one. The options below, other than the seed, then do not matter."""
     version: Literal[1, 2] = 1
     """Version of the Ubuntu corpus whose rule for context lengths to use."""
-    max_context: int = Field(20, ge=2)
-    """The parameter C of version 1: the target for the longest context."""
+    max_context: int = Field(20, ge=4)
+    """Version 1: the parameter C, the target for the longest context. Version 2: contexts have at most this minus two
+    turns, as in the authors' script."""
     distractors: int = Field(9, ge=1, le=999)
     """Number of false replies per true reply."""
     hard: bool = False
@@ -60,10 +65,10 @@ class TestItem:
 def context_length(turns: int, rng: random.Random, config: TestSetConfig) -> int:
     """How many of a dialogue's turns become the context; at least one, and one is left as the reply.
 
-    Version 1: c = min(t - 1, n - 1) with n = 10 C / eta + 2 and eta uniform in [C / 2, 10 C].
+    Version 1: c = min(t - 1, n - 1) with n = 10 C / eta + 2 and eta uniform in [C / 2, 10 C]. Version 2: uniform.
     """
     if config.version == 2:
-        return rng.randint(min(2, turns - 1), turns - 1)
+        return rng.randint(min(2, turns - 1), min(turns - 1, config.max_context - 2))
     eta = rng.uniform(config.max_context / 2, 10 * config.max_context)
     return min(turns - 1, int(10 * config.max_context / eta + 2) - 1)
 
@@ -71,15 +76,15 @@ def context_length(turns: int, rng: random.Random, config: TestSetConfig) -> int
 def make_test_set(dialogues: Sequence[Dialogue], config: TestSetConfig) -> list[TestItem]:
     """One item per dialogue of two turns or more."""
     rng = random.Random(config.seed)
-    exchanges = [_cut(d, context_length(len(d.turns), rng, config)) for d in dialogues if len(d.turns) >= 2]
-    replies = [e.response.text for e in exchanges]
+    cuts = [_cut(d, context_length(len(d.turns), rng, config)) for d in dialogues if len(d.turns) >= 2]
+    replies = [e.response.text for e in cuts]
     if len({_key(r) for r in replies}) <= config.distractors:
         raise DataError(
             f"{len(replies)} dialogues are too few for {config.distractors} distractors each.",
             hint="Use fewer --distractors.",
         )
     near = _nearest(replies, config.pool) if config.hard else None
-    return [_item(i, exchanges, replies, near, rng, config) for i in range(len(exchanges))]
+    return [_item(i, cuts, replies, near, rng, config) for i in range(len(cuts))]
 
 
 def item_to_json(item: TestItem) -> dict[str, Json]:
@@ -118,31 +123,31 @@ def with_candidates(item: TestItem) -> Exchange:
     return replace(item.exchange, response=replace(item.exchange.response, meta=meta))
 
 
-def training_triples(dialogues: Sequence[Dialogue], *, seed: int = 0) -> Iterator[tuple[tuple[Turn, ...], str, int]]:
-    """Context, reply, flag: every utterance from the third on once as the true reply, and once with a false one."""
+def training_triples(dialogues: Sequence[Dialogue], *, seed: int = 0) -> Iterator[Exchange]:
+    """Every utterance from the third on, once as the true reply (label 1) and once replaced by a false one (0)."""
     rng = random.Random(seed)
     utterances = [turn.text for d in dialogues for turn in d.turns]
     for dialogue in dialogues:
         for i in range(2, len(dialogue.turns)):
-            context, truth = dialogue.turns[:i], dialogue.turns[i].text
-            yield context, truth, 1
-            yield context, _other(rng, utterances, truth), 0
+            true = replace(_cut(dialogue, i), label="1")
+            yield true
+            false = Turn(true.response.speaker, _other(rng, utterances, true.response.text))
+            yield replace(true, id=f"{true.id}/false", response=false, label="0")
+
+
+def save_triples(dialogues: Sequence[Dialogue], path: Path, *, seed: int = 0) -> int:
+    """Write training triples as .csv in the layout of the Ubuntu corpus, or else as exchanges; returns how many."""
+    layout = "ubuntu-pairs" if path.suffix == ".csv" else "exchanges"
+    return save_exchanges(training_triples(dialogues, seed=seed), path, format=layout)
 
 
 def _cut(dialogue: Dialogue, length: int) -> Exchange:
-    reply = dialogue.turns[length]
-    return Exchange(
-        id=f"{dialogue.id}#{length}",
-        context=dialogue.turns[:length],
-        response=reply,
-        persona=dialogue.persona_of(reply.speaker),
-        evidence=dialogue.evidence,
-    )
+    return next(exchanges(dialogue, min_context=length))
 
 
 def _item(
     i: int,
-    exchanges: Sequence[Exchange],
+    cuts: Sequence[Exchange],
     replies: Sequence[str],
     near: np.ndarray | None,
     rng: random.Random,
@@ -158,7 +163,7 @@ def _item(
             taken.add(_key(text))
             others.append(text)
     truth = rng.randrange(config.distractors + 1)
-    return TestItem(exchanges[i], (*others[:truth], replies[i], *others[truth:]), truth)
+    return TestItem(cuts[i], (*others[:truth], replies[i], *others[truth:]), truth)
 
 
 def _nearest(replies: Sequence[str], pool: int, *, block: int = 512) -> np.ndarray:

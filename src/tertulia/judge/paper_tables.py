@@ -1,8 +1,9 @@
 """The papers' tables as views of a judged run: measured figures beside the published ones.
 
 The published figures come from other data, distractors and training; notes below each table say what differs.
-A cell is empty where the paper has no figure, or none that we know of: of the F1 in Persona-Chat's table 5 we know only
-the range, of the self-play paper's table A.1 only the columns.
+A cell is empty where the paper has no figure, or none that we know of: of Persona-Chat's table 5 we know perplexity for
+every persona, hits@1 without one and with the bot's own, and of F1 only the range; of table 6 the partner's persona is
+missing; of the self-play paper's table A.1 we know only the columns and their units.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,18 +39,38 @@ PERPLEXITY_PLANS: Mapping[str, Mapping[str, Any]] = {
 """What the table of a paper needs from `judge perplexity`, unless it is given."""
 
 NONE, ORIGINAL, REVISED = (str(PersonaSetting(*s)) for s in ((), ("own", "original"), ("own", "revised")))
-PERSONACHAT_RANKERS: Mapping[str, tuple[str, Mapping[str, float]]] = {
-    "tfidf": ("IR", {NONE: 0.214, ORIGINAL: 0.410, REVISED: 0.207}),
-    "starspace": ("Starspace", {NONE: 0.318, ORIGINAL: 0.491, REVISED: 0.322}),
-    "profile-memory": ("Profile Memory", {NONE: 0.318, ORIGINAL: 0.509, REVISED: 0.354}),
-    "kv-memory": ("KV Profile Memory", {NONE: 0.349, ORIGINAL: 0.511, REVISED: 0.351}),
+THEIR, BOTH = (str(PersonaSetting(scope, "original")) for scope in ("their", "both"))
+PERSONACHAT_RANKERS: Mapping[str, Mapping[str, Mapping[str, float]]] = {
+    "tfidf": {"IR": {NONE: 0.214, ORIGINAL: 0.410, REVISED: 0.207}},
+    "starspace": {
+        "Starspace, trained on original personas": {NONE: 0.318, ORIGINAL: 0.481, REVISED: 0.295},
+        "Starspace, trained on revised personas": {NONE: 0.318, ORIGINAL: 0.491, REVISED: 0.322},
+    },
+    "profile-memory": {
+        "Profile Memory, trained on original personas": {NONE: 0.318, ORIGINAL: 0.473, REVISED: 0.302},
+        "Profile Memory, trained on revised personas": {NONE: 0.318, ORIGINAL: 0.509, REVISED: 0.354},
+    },
+    "kv-memory": {"KV Profile Memory": {NONE: 0.349, ORIGINAL: 0.511, REVISED: 0.351}},
 }
-"""Zhang et al. 2018, table 3: name in the paper and hits@1 by setting, by bot."""
-PERSONACHAT_GENERATORS: Mapping[str, Mapping[str, tuple[float, float]]] = {
-    "Seq2Seq": {NONE: (38.08, 0.092), ORIGINAL: (40.53, 0.084), REVISED: (40.65, 0.082)},
-    "Profile Memory": {NONE: (38.08, 0.092), ORIGINAL: (34.54, 0.125), REVISED: (38.21, 0.108)},
+"""Zhang et al. 2018, tables 3 and 6: hits@1 by setting, by name and training in the paper, by bot. Table 3 shows the
+rows trained on revised personas."""
+PERSONACHAT_GENERATORS: Mapping[str, Mapping[str, tuple[float, float | None]]] = {
+    "Seq2Seq": {
+        NONE: (38.08, 0.092),
+        ORIGINAL: (40.53, 0.084),
+        REVISED: (40.65, 0.082),
+        THEIR: (41.48, None),
+        BOTH: (40.14, None),
+    },
+    "Profile Memory": {
+        NONE: (38.08, 0.092),
+        ORIGINAL: (34.54, 0.125),
+        REVISED: (38.21, 0.108),
+        THEIR: (36.42, None),
+        BOTH: (35.27, None),
+    },
 }
-"""Zhang et al. 2018, table 3: perplexity and hits@1 of the generative models by setting."""
+"""Zhang et al. 2018, tables 3 and 5: perplexity and hits@1 of the generative models by setting."""
 PERSONACHAT_F1 = (0.166, 0.172)
 """The lowest and the highest F1 of the paper's table 5."""
 PROFILE_ERRORS = {"profile": 0.057, "sentence": 0.173, "1 utterance": 0.76, "8 utterances": 0.17}
@@ -102,13 +123,17 @@ def table_3_rankers(run: JudgedRun, figures: Figures) -> list[Section]:
     for subject in run.subjects:
         rows.append((subject.name, *(_cell(figures, subject, setting, HITS) for setting in run.settings)))
         if subject.kind in PERSONACHAT_RANKERS:
-            name, published = PERSONACHAT_RANKERS[subject.kind]
-            rows.append((f"  paper: {name}", *(_published(published.get(setting)) for setting in run.settings)))
+            for name, published in PERSONACHAT_RANKERS[subject.kind].items():
+                rows.append((f"  paper: {name}", *(_published(published.get(setting)) for setting in run.settings)))
     section = Section(
         "Persona-Chat, hits@1 (Zhang et al. 2018, tables 3 and 6)",
         ("", *run.settings),
         tuple(rows),
-        ("The paper: 19 random distractors of its own draw, and bots of its own training.",),
+        (
+            "The paper: 19 random distractors of its own draw, and bots of its own training.",
+            "The rows of the paper's table 3 are those trained on revised personas (here revised_share = 1): compare a"
+            " run with the row of its training.",
+        ),
     )
     return [section]
 
@@ -168,8 +193,8 @@ def table_5(run: JudgedRun, figures: Figures) -> list[Section]:
         ("persona", "model", *(f"{wording}: {column}" for wording in _WORDINGS for column in ("ppl", HITS, F1))),
         tuple(rows),
         (
-            f"The paper's F1 is between {low} and {high}; we do not know its figures for the partner's persona and for"
-            " both.",
+            f"The paper's F1 is between {low} and {high}; with the partner's persona or both we know its perplexity"
+            " alone.",
             "A model has learned to use the partner's persona only if its recipe says persona = their or both.",
             _DIFFERS,
         ),
@@ -179,7 +204,7 @@ def table_5(run: JudgedRun, figures: Figures) -> list[Section]:
 
 def table_a1(run: JudgedRun, figures: Figures) -> list[Section]:
     """Self-play, layout of table A.1: perplexity, KL divergence and embedding metrics."""
-    columns = {"ppl": PERPLEXITY, "KL": "KL"} | EMBEDDINGS
+    columns = {"ppl": PERPLEXITY, "KL per word": "KL"} | EMBEDDINGS
     rows = [
         (
             f"{subject.name} ({setting})" if len(run.settings) > 1 else subject.name,
@@ -216,19 +241,20 @@ def table_13(run: JudgedRun, figures: Figures) -> list[Section]:
 
 
 def table_14(run: JudgedRun, figures: Figures) -> list[Section]:
-    """Persona-Chat, table 14: error of predicting the speaker's own profile by the number of utterances."""
+    """Persona-Chat, table 14: error of predicting either profile by the number of utterances; a section per level."""
     (subject,) = run.subjects
-    columns = [
-        (f"{level}, speaker {who}", f"{level} level, speaker {who}, profile {who}")
-        for level in ("profile", "sentence")
-        for who in (0, 1)
-    ]
-    rows = [
-        (count, *(_with_n(figures, subject, f"{setting}, first {count}") for _, setting in columns))
-        for count in range(1, int(run.config["utterances"]) + 1)
-    ]
-    title = "Error by the number of utterances, own profile (Zhang et al. 2018, table 14)"
-    return [Section(title, ("utterances", *(name for name, _ in columns)), tuple(rows))]
+    who = [(speaker, profile) for speaker in (0, 1) for profile in (0, 1)]
+    sections = []
+    for level in ("profile", "sentence"):
+        settings = [f"{level} level, speaker {speaker}, profile {profile}" for speaker, profile in who]
+        rows = [
+            (count, *(_with_n(figures, subject, f"{setting}, first {count}") for setting in settings))
+            for count in range(1, int(run.config["utterances"]) + 1)
+        ]
+        head = ("utterances", *(f"speaker {speaker}, profile {profile}" for speaker, profile in who))
+        title = f"Error by the number of utterances, {level} level (Zhang et al. 2018, table 14)"
+        sections.append(Section(title, head, tuple(rows)))
+    return sections
 
 
 def meena_tables(run: JudgedRun, figures: Figures) -> list[Section]:
@@ -280,7 +306,7 @@ def _published(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}".removeprefix("0")
 
 
-def _published_pair(cells: tuple[float, float] | None) -> tuple[str, str]:
+def _published_pair(cells: tuple[float, float | None] | None) -> tuple[str, str]:
     """Perplexity and hits@1 of a paper."""
     return (f"{cells[0]:.2f}", _published(cells[1])) if cells else ("", "")
 

@@ -76,13 +76,15 @@ class ViewLikelihoods:
     kind: LikelihoodKind
     latent: tuple[LatentTerms, ...] | None = None
     """What latent variables add, for models that have some."""
+    spelled: bool = True
+    """Whether unknown words are charged for their spelling, or there are none."""
 
     @property
     def metrics(self) -> list[Metric]:
-        """The metrics that can be computed from them."""
-        spelled = any(one.spelling for one in self.likelihoods)
+        """The metrics that can be computed from them. All but models that cannot be charged have the figure with
+        spelling, also those whose two figures are equal: it is the one that compares models."""
         latent = (PERPLEXITY_BOUND, KL) if self.kind == "importance" else ()
-        return [PERPLEXITY, *((PERPLEXITY_WITH_SPELLING,) if spelled else ()), PERPLEXITY_PER_TOKEN, *latent]
+        return [PERPLEXITY, *((PERPLEXITY_WITH_SPELLING,) if self.spelled else ()), PERPLEXITY_PER_TOKEN, *latent]
 
     def scores(self, *, subject: str, setting: str) -> list[Score]:
         """One score per metric."""
@@ -100,15 +102,20 @@ class ViewLikelihoods:
 
     def counts(self, model: Generator) -> dict[str, Json]:
         """What perplexity was computed over."""
-        targets = [t for one in self.views for t, own in zip(one.view.turns, one.view.own, strict=True) if own]
         return {
             "dialogues": len({one.dialogue for one in self.views}),
             "turns": sum(one.turns for one in self.likelihoods),
             "words": sum(one.words for one in self.likelihoods),
             "tokens": sum(one.tokens for one in self.likelihoods),
-            "unknown": sum(model.tokenizer.encode(text).count(UNKNOWN) for text in targets),
+            "unknown": count_unknown(model, self.views),
             "charged": round(sum(one.spelling for one in self.likelihoods), 3),
         }
+
+
+def count_unknown(model: Generator, views: Sequence[TargetView]) -> int:
+    """Unknown tokens of the target turns."""
+    targets = (text for one in views for text in compress(one.view.turns, one.view.own))
+    return sum(model.tokenizer.encode(text).count(UNKNOWN) for text in targets)
 
 
 def target_views(
@@ -157,6 +164,7 @@ def compute_likelihoods(
         ),
         "importance" if isinstance(model, LatentGenerator) else "exact",
         tuple(terms[one.view] for one in views) if terms else None,
+        spelled=charge is not None or not count_unknown(model, views),
     )
 
 
@@ -395,7 +403,7 @@ def _likelihood_notes(config: PerplexityConfig, cell: JudgedCell) -> Iterator[st
     if cell.details["likelihood"] == "importance":
         yield (
             f"{cell.subject}: perplexity by importance sampling, {config.importance_samples} samples; on average not"
-            " below the true one. KL is in nats per turn and part of the bound that the model was trained on."
+            " below the true one. KL is in nats per word and part of the bound that the model was trained on."
         )
     counts = cell.details["counts"]
     if counts["unknown"]:

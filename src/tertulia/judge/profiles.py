@@ -88,8 +88,8 @@ def predict_profiles(dialogues: Sequence[Dialogue], config: ProfileConfig) -> Ju
     model = _ProfileModel(profiles, tasks)
     scores = _scores(model, tasks, chosen, None, config.seed)
     for count in range(1, config.utterances + 1):
-        own = [i for i, task in enumerate(tasks) if task.speaker == task.profile and len(task.utterances) >= count]
-        scores += _scores(model, [tasks[i] for i in own], [chosen[i] for i in own], count, config.seed)
+        enough = [i for i, task in enumerate(tasks) if len(task.utterances) >= count]
+        scores += _scores(model, [tasks[i] for i in enough], [chosen[i] for i in enough], count, config.seed)
     dialogue_count, chance = len({task.dialogue for task in tasks}), 1 - 1 / candidates
     fewer = f" ({config.candidates} requested; the set has no more different ones)"
     return JudgedRun(

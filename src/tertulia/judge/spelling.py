@@ -4,7 +4,9 @@ A model of words gives all words that it does not know one token, and any of the
 subwords has to spell them. To compare the two, an unknown word is charged the nats of its spelling on top of the token
 for unknown words: P(word) = P(unknown) P(spelling). The model of characters is trained on the words of the vocabulary,
 which are those of the training text. It also gives probability to words that are in the vocabulary, so the charge is
-never too low. Models of subwords only lack characters that were never seen; these are charged evenly over Unicode.
+never too low. That holds for any model of words, also one whose vocabulary has every word of its training text: its
+P(unknown) was never trained and is far too small, so its plain perplexity is too high, not too low. Models of subwords
+spell everything themselves, in bytes if need be, and are charged nothing.
 """
 
 import math
@@ -12,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 from tertulia.core.text import tokens
-from tertulia.models.tokenizer import UNKNOWN, SubwordTokenizer, Tokenizer, WordTokenizer
+from tertulia.models.tokenizer import SubwordTokenizer, Tokenizer, WordTokenizer
 
 CHARACTERS = 0x110000
 """Code points of Unicode: what an unseen character is drawn from."""
@@ -58,11 +60,10 @@ class CharacterModel:
 
 
 def spelling_charge(tokenizer: Tokenizer) -> Charge | None:
-    """How the unknown words of a tokenizer are charged; None if it has an unknown token that nothing can spell."""
+    """How the unknown words of a tokenizer are charged; None if it is unknown how they are spelled."""
     if isinstance(tokenizer, WordTokenizer):
         known, model = frozenset(tokenizer.words), CharacterModel(tokenizer.words)
         return lambda text: math.fsum(model.nats(word) for word in tokens(text) if word not in known)
     if isinstance(tokenizer, SubwordTokenizer):
-        encode = tokenizer.encode
-        return lambda text: math.log(CHARACTERS) * sum(UNKNOWN in encode(character) for character in text)
+        return lambda text: 0.0
     return None

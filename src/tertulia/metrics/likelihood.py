@@ -38,9 +38,9 @@ def bound_and_words(batch: Sequence[DialogueLikelihood], *, latent: Sequence[Lat
     return [terms.bound for terms in latent], [one.words for one in batch]
 
 
-def kl_and_turns(batch: Sequence[DialogueLikelihood], *, latent: Sequence[LatentTerms]) -> Pair:
-    """KL divergence over turns."""
-    return [terms.kl for terms in latent], [one.turns for one in batch]
+def kl_and_words(batch: Sequence[DialogueLikelihood], *, latent: Sequence[LatentTerms]) -> Pair:
+    """KL divergence over words."""
+    return [terms.kl for terms in latent], [one.words for one in batch]
 
 
 def logprob_per_token(batch: Sequence[ReplyExample], *, logprobs: Sequence[float]) -> list[float]:
@@ -96,10 +96,10 @@ KL = Metric(
     "KL",
     "dialogue",
     "ratio",
-    "KL divergence between posterior and prior, in nats per turn",
+    "KL divergence between posterior and prior, in nats per word",
     "Serban et al. 2017",
     None,
-    compute=kl_and_turns,
+    compute=kl_and_words,
     needs=("latent",),
 )
 LOGPROB = Metric(

@@ -71,7 +71,7 @@ METRICS.add(
     "perplexity per word, unknown words spelled by a model of characters",
 )
 METRICS.add("perplexity bound", _LIKELIHOOD + "PERPLEXITY_BOUND", "perplexity per word by the evidence lower bound")
-METRICS.add("KL", _LIKELIHOOD + "KL", "KL divergence between posterior and prior, in nats per turn")
+METRICS.add("KL", _LIKELIHOOD + "KL", "KL divergence between posterior and prior, in nats per word")
 METRICS.add("log-probability per token", _LIKELIHOOD + "LOGPROB", "of a generated reply, under the model itself")
 METRICS.add("words per reply", _LIKELIHOOD + "LENGTH", "length of a generated reply")
 METRICS.add("seconds per reply", _LIKELIHOOD + "SECONDS", "time to generate a reply on this machine")

@@ -2,20 +2,26 @@
 
 The first ids are the same for both: padding, unknown, end of turn, and the special tokens that separate the parts of a
 dialogue when it is one stream: a turn of the model's own speaker, a turn of the other speaker, a persona sentence.
+
+Words are in lower case, and those that are rare in the training text are unknown. Subwords read any text: what they
+have no piece for is spelled in bytes. Where the training text has no capitals, they read capitals as small letters,
+because a model has nothing to learn about capitals from such a text.
 """
 
 import io
 import re
+import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import sentencepiece
 
 from tertulia.core.errors import DataError
-from tertulia.core.text import tokens
+from tertulia.core.text import squash, tokens
 
 PAD, UNKNOWN, END, OWN, OTHER, PERSONA = range(6)
 SPECIAL_TOKENS = ("<pad>", "<unknown>", "<end>", "<own>", "<other>", "<persona>")
@@ -57,7 +63,11 @@ class WordTokenizer:
 
     @classmethod
     def learn(cls, texts: Iterable[str], *, size: int = 20_000, min_count: int = 1) -> "WordTokenizer":
-        """The most frequent words of the texts; `size` includes the special tokens."""
+        """The most frequent words of the texts; `size` includes the special tokens.
+
+        Words seen fewer than `min_count` times are unknown, so that a model learns how often unknown words occur: with
+        2, the share of words seen once, which estimates the share of words never seen (Good 1953).
+        """
         counts = Counter(word for text in texts for word in tokens(text))
         words = sorted((w for w in counts if counts[w] >= min_count), key=lambda w: (-counts[w], w))
         if not words:
@@ -82,7 +92,7 @@ class WordTokenizer:
 
 
 class SubwordTokenizer:
-    """SentencePiece BPE: encodes any text; only characters never seen in training are unknown."""
+    """SentencePiece BPE: reads any text, and loses only its case (if `lower_case`) and the width of its spaces."""
 
     def __init__(self, model: bytes) -> None:
         self.model = model
@@ -92,35 +102,50 @@ class SubwordTokenizer:
                 "This SentencePiece model lacks the special tokens of a generator.",
                 hint="Let the generator's recipe learn the subwords.",
             )
+        if self._processor.piece_to_id("<0x00>") == UNKNOWN:
+            raise DataError(
+                "These subwords are of an earlier version: they cannot read characters outside their training text.",
+                hint="Train the model again.",
+            )
+        self.lower_case = "a" in self._processor.normalize("A")
+        """Whether capitals are read as small letters; the SentencePiece model says so itself."""
         self.encode = lru_cache(maxsize=400_000)(self._encode)
 
     @classmethod
-    def learn(cls, texts: Iterable[str], *, size: int = 8000) -> "SubwordTokenizer":
-        """Subwords of the texts, at most `size`; fewer if the texts do not have so many."""
+    def learn(cls, texts: Iterable[str], *, size: int = 8000, lower_case: bool | None = None) -> "SubwordTokenizer":
+        """Subwords of the texts, at most `size`; fewer if the texts do not have so many.
+
+        By default they are of small letters alone if the texts have (nearly) no capitals.
+        """
+        texts = [text for text in map(_plain_spaces, texts) if text]
         out = io.BytesIO()
         try:
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=(text for text in texts if text.strip()),
-                model_writer=out,
-                model_type="bpe",
-                vocab_size=size,
-                hard_vocab_limit=False,
-                pad_id=PAD,
-                unk_id=UNKNOWN,
-                eos_id=END,
-                bos_id=-1,
-                pad_piece=SPECIAL_TOKENS[PAD],
-                unk_piece=SPECIAL_TOKENS[UNKNOWN],
-                eos_piece=SPECIAL_TOKENS[END],
-                control_symbols=list(SPECIAL_TOKENS[OWN:]),
-                normalization_rule_name="nmt_nfkc",
-                num_threads=1,
-                minloglevel=2,
-            )
+            with tempfile.TemporaryDirectory() as folder:
+                rules = Path(folder) / "lower_case.tsv"
+                rules.write_text(_lower_case_rules(), encoding="ascii")
+                sentencepiece.SentencePieceTrainer.train(
+                    sentence_iterator=iter(texts),
+                    model_writer=out,
+                    model_type="bpe",
+                    vocab_size=size,
+                    hard_vocab_limit=False,
+                    byte_fallback=True,
+                    pad_id=PAD,
+                    unk_id=UNKNOWN,
+                    eos_id=END,
+                    bos_id=-1,
+                    pad_piece=SPECIAL_TOKENS[PAD],
+                    unk_piece=SPECIAL_TOKENS[UNKNOWN],
+                    eos_piece=SPECIAL_TOKENS[END],
+                    control_symbols=list(SPECIAL_TOKENS[OWN:]),
+                    num_threads=1,
+                    minloglevel=2,
+                    **_normalisation(not has_case(texts) if lower_case is None else lower_case, rules),
+                )
         except (RuntimeError, OSError) as error:
             raise DataError(
                 f"Cannot learn subwords ({str(error).splitlines()[-1]}).",
-                hint="Use more text or a smaller vocabulary.",
+                hint="Use more text, and a vocabulary with room for 256 bytes and every character of the text.",
             ) from None
         return cls(out.getvalue())
 
@@ -128,7 +153,7 @@ class SubwordTokenizer:
         return int(self._processor.vocab_size())
 
     def _encode(self, text: str, /) -> tuple[int, ...]:
-        return tuple(self._processor.encode(text))
+        return tuple(self._processor.encode(_plain_spaces(text)))
 
     def decode(self, ids: Sequence[int], /) -> str:
         """The text of some ids."""
@@ -140,9 +165,47 @@ class SubwordTokenizer:
         return SUBWORDS
 
 
-def learn_tokenizer(kind: TokenizerKind, texts: Iterable[str], *, size: int) -> Tokenizer:
-    """Learn a tokenizer of that kind from texts."""
-    return WordTokenizer.learn(texts, size=size) if kind == "words" else SubwordTokenizer.learn(texts, size=size)
+MIN_CAPITALS = 0.001
+"""Texts with a smaller share of capitals among their letters have no case: a stray capital teaches a model nothing."""
+
+
+def has_case(texts: Iterable[str]) -> bool:
+    """Whether texts use capitals.
+
+    >>> has_case(["I like tea."]), has_case(["i like tea ."])
+    (True, False)
+    """
+    capitals = letters = 0
+    for text in texts:
+        capitals += sum(map(str.isupper, text))
+        letters += sum(map(str.isalpha, text))
+    return capitals > MIN_CAPITALS * letters
+
+
+def _plain_spaces(text: str) -> str:
+    """Single spaces; SentencePiece's own sign for a space (U+2581) counts as one."""
+    return squash(text.replace("\u2581", " "))
+
+
+def _normalisation(lower_case: bool, rules: Path) -> dict[str, Any]:
+    """SentencePiece's options: its usual rules would also rewrite ligatures, wide letters and control characters."""
+    return {"normalization_rule_tsv": str(rules)} if lower_case else {"normalization_rule_name": "identity"}
+
+
+@cache
+def _lower_case_rules() -> str:
+    """Every character of Unicode that has a lower case, and that, in SentencePiece's notation."""
+    pairs = ((c, chr(c).lower()) for c in range(sys.maxunicode + 1) if not 0xD800 <= c < 0xE000)
+    return "".join(f"{c:X}\t{' '.join(f'{ord(d):X}' for d in small)}\n" for c, small in pairs if small != chr(c))
+
+
+def learn_tokenizer(
+    kind: TokenizerKind, texts: Iterable[str], *, size: int, min_count: int = 1, lower_case: bool | None = None
+) -> Tokenizer:
+    """Learn a tokenizer of that kind from texts. `min_count` is for words, `lower_case` for subwords."""
+    if kind == "words":
+        return WordTokenizer.learn(texts, size=size, min_count=min_count)
+    return SubwordTokenizer.learn(texts, size=size, lower_case=lower_case)
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:

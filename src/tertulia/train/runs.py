@@ -6,8 +6,8 @@ model with its config, record and plot as a folder that is a bot by itself.
 
 import json
 import random
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -82,6 +82,21 @@ def start_run(config: TrainingConfig, progress: Progress, *, step: str = "Readin
 def read_split(config: RunConfig, split: str, count: int | None) -> list[Dialogue]:
     """The dialogues of a split, or `count` of them."""
     return subsample(load_dialogues(config.data, split=split), count, config.seed)
+
+
+def with_revised_personas(dialogues: Sequence[Dialogue], share: float, seed: int) -> list[Dialogue]:
+    """The dialogues, this share of them (drawn by the seed) with their personas in the revised wording."""
+    rng = random.Random(f"{seed} revised")
+    return [_revised(dialogue) if rng.random() < share else dialogue for dialogue in dialogues]
+
+
+def _revised(dialogue: Dialogue) -> Dialogue:
+    """The dialogue with its personas in their revised wording, those that have one."""
+    personas = {
+        speaker: replace(persona, sentences=persona.revised or persona.sentences)
+        for speaker, persona in dialogue.personas.items()
+    }
+    return replace(dialogue, personas=personas)
 
 
 def subsample(items: Iterable[T], count: int | None, seed: int) -> list[T]:

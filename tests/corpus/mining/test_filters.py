@@ -5,12 +5,14 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tertulia import sample
 from tertulia.core.dialogue import Message
+from tertulia.core.safety import KINDS, SafetyConfig, SafetyLexicon
 from tertulia.core.text import words
 from tertulia.corpus.mine import marked
 from tertulia.corpus.mining.columns import letters_and_length, plain_rows, texts_of
@@ -19,7 +21,7 @@ from tertulia.corpus.mining.forest import paths_to
 from tertulia.corpus.mining.hashing import hash_texts, hash_words
 from tertulia.corpus.mining.lengths import LengthFilter
 from tertulia.corpus.mining.words import UnsafePhrases, word_hashes
-from tertulia.corpus.rules import MiningRules, share_of_letters
+from tertulia.corpus.rules import MiningRules, UnsafeMode, share_of_letters
 from tertulia.corpus.subwords import SubwordCounter, train_subwords
 from tertulia.corpus.trees import Funnel, mine_trees
 
@@ -47,20 +49,30 @@ def table(messages: list[Message]) -> pa.Table:
 Pairs = list[tuple[tuple[str, str, str], ...]]
 
 
-def by_filters(messages: list[Message], rules: MiningRules, lengths: LengthFilter) -> tuple[Pairs, Funnel]:
+JUDGES = SafetyConfig().load()
+
+
+def by_filters(
+    messages: list[Message], rules: MiningRules, lengths: LengthFilter, unsafe: UnsafeMode = "marked"
+) -> tuple[Pairs, Funnel]:
     seen = {(m.thread, m.id, m.text) for m in messages}
     texts = [text for *_, text in seen]
     frequent = [text for text in set(texts) if texts.count(text) > rules.max_repeats]
     repeated = np.sort(hash_texts(pa.array(frequent, pa.string())))
-    filtered = filter_messages(table(messages), FilterSettings(rules, lengths, UNSAFE, repeated=repeated))
+    filtered = filter_messages(table(messages), FilterSettings(rules, lengths, UNSAFE, unsafe, repeated=repeated))
     paths = paths_to(filtered.replies, filtered.parent, context=rules.context)
     ids, authors, texts = (column.to_pylist() for column in (filtered.ids, filtered.authors, filtered.texts))
     rows = [paths.members[a:b].tolist() for a, b in pairwise(paths.offsets.tolist())]
     return [tuple((ids[r], authors[r], texts[r]) for r in path) for path in rows], filtered.funnel()
 
 
-def by_reference(messages: list[Message], rules: MiningRules, counter: SubwordCounter) -> tuple[Pairs, Funnel]:
-    mined = mine_trees(messages, rules, subwords=counter, unsafe=lambda m: marked(m) or m.text in UNSAFE)
+def by_reference(
+    messages: list[Message], rules: MiningRules, counter: SubwordCounter, *, judged: bool = False
+) -> tuple[Pairs, Funnel]:
+    def unsafe(message: Message) -> bool:
+        return marked(message) or message.text in UNSAFE or (judged and JUDGES.reasons([message.text])[0] is not None)
+
+    mined = mine_trees(messages, rules, subwords=counter, unsafe=unsafe)
     return [tuple((t.source[0], t.speaker, t.text) for t in pair.turns) for pair in mined.pairs], mined.funnel
 
 
@@ -70,6 +82,10 @@ TEXTS = [
     "> fine words here\nyes indeed, and more",
     ">fine words\n\n> never said\nno",
     "see www.x.org or not",
+    "on Reddit.com or not. Or ftp://x.y",
+    "I will KILL   you and your whole family tonight",
+    "never said i'll kill-you",
+    "you should, just - die!",
     "  blanks   around\t",
     "Fine words here and some more that go on",
     "darn it all again",
@@ -113,11 +129,25 @@ all_rules = st.builds(
 
 
 @settings(max_examples=400, deadline=None)
-@given(messages=forests, rules=all_rules)
+@given(messages=forests, rules=all_rules, judged=st.booleans())
 def test_filters_agree_with_the_reference_on_small_forests(
-    messages: list[Message], rules: MiningRules, counter: SubwordCounter, lengths: LengthFilter
+    messages: list[Message], rules: MiningRules, judged: bool, counter: SubwordCounter, lengths: LengthFilter
 ) -> None:
-    assert by_filters(messages, rules, lengths) == by_reference(messages, rules, counter)
+    filtered = by_filters(messages, rules, lengths, "judged" if judged else "auto")
+    assert filtered == by_reference(messages, rules, counter, judged=judged)
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+@pytest.mark.parametrize("kind", [*KINDS, "swearing"])
+def test_every_unsafe_text_matches_the_loose_pattern(kind: str, data: st.DataObject) -> None:
+    """The engine shows the lexicon only texts that match it; any signs may stand between the words."""
+    lexicon = SafetyLexicon.built_in(swearing=True)
+    text = data.draw(st.from_regex(lexicon.patterns[kind], alphabet=st.characters(codec="ascii")))
+    signs = st.sampled_from([" ", " ", "  ", "\n", "-", " * ", "'", "\u2019", " \u2026 ", "\u3000", "_"])
+    text = "".join(data.draw(signs) if c == " " else c for c in text)
+    if lexicon.reasons([text])[0]:
+        assert pc.match_substring_regex(pa.array([text.upper(), text]), lexicon.loose_pattern).to_pylist() == [True] * 2
 
 
 def test_filters_agree_with_the_reference_on_the_sample(counter: SubwordCounter, lengths: LengthFilter) -> None:

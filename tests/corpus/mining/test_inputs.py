@@ -172,12 +172,47 @@ def test_edit_notes_are_cut_off(body: str, expected: str) -> None:
     assert unchanged.frame["text"][0] == body
 
 
+THREAT = "I will kill you and your whole family tonight"
+
+
+@pytest.mark.parametrize("schema", ["reddit", "convokit"])
+def test_raw_sources_are_judged_for_safety_unless_told_otherwise(schema: str, tmp_path: Path) -> None:
+    """They carry no marks. What hangs below an unsafe message goes too, and "the process" may be killed."""
+    texts = ["good morning everybody", THREAT, "that is not nice of you", "i will kill the process then"]
+    parents = [None, "a", "b", "a"]
+    records = [
+        comment(name, f"t1_{parent}" if parent else "t3_s", text)
+        if schema == "reddit"
+        else {"id": name, "conversation_id": "a", "speaker": name, "text": text, "reply-to": parent}
+        for name, parent, text in zip("abcd", parents, texts, strict=True)
+    ]
+    (tmp_path / "x.jsonl").write_bytes(lines(records))
+    outcome = run(str(tmp_path / "x.jsonl"), tmp_path / "out")
+    assert (outcome.funnel.removed["unsafe"], outcome.funnel.removed["subtree"], outcome.funnel.pairs) == (1, 1, 1)
+    assert next(iter(pairs(tmp_path / "out").values()))[-1] == texts[-1]
+    for mode in ("none", "marked"):
+        assert run(str(tmp_path / "x.jsonl"), tmp_path / mode, unsafe=mode).funnel.pairs == 3
+
+
+def test_messages_that_can_carry_marks_are_judged_by_these_alone_unless_told_otherwise(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_bytes(lines([FORUM[0], FORUM[1] | {"text": THREAT}]))
+    assert run(str(tmp_path / "x.jsonl"), tmp_path / "auto").funnel.removed["unsafe"] == 0
+    assert run(str(tmp_path / "x.jsonl"), tmp_path / "judged", unsafe="judged").funnel.removed["unsafe"] == 1
+
+
 def test_messages_with_links_are_removed_or_only_the_links(tmp_path: Path) -> None:
     linked = [FORUM[0], FORUM[1] | {"text": "see [this page](https://x.org/a) or http://y.org/b?c=d it is good"}]
     (tmp_path / "x.jsonl").write_bytes(lines(linked))
     assert run(str(tmp_path / "x.jsonl"), tmp_path / "rule").funnel.removed["url"] == 1
     run(str(tmp_path / "x.jsonl"), tmp_path / "cut", links="cut")
     assert pairs(tmp_path / "cut")["b"][-1] == "see this page or  it is good"
+    linked[1] = FORUM[1] | {
+        "text": "on old.reddit.com/r/tea?x=1 and ftp://x.y i read a.b it is good enough for everybody"
+    }
+    (tmp_path / "y.jsonl").write_bytes(lines(linked))
+    assert run(str(tmp_path / "y.jsonl"), tmp_path / "bare rule").funnel.removed["url"] == 1
+    run(str(tmp_path / "y.jsonl"), tmp_path / "bare cut", links="cut")
+    assert pairs(tmp_path / "bare cut")["b"][-1] == "on  and  i read a.b it is good enough for everybody"
 
 
 @pytest.mark.parametrize(

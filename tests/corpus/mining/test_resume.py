@@ -106,7 +106,7 @@ def test_a_finished_run_is_not_run_again(forum: Path, tmp_path: Path, monkeypatc
         ({"min_letters": 0.5}, "rules.min_letters was 0.7, now 0.5"),
         ({"buckets": 4}, "buckets was 8, now 4"),
         ({"whole": False}, "whole was True, now False"),
-        ({"unsafe": "none"}, "marked is unsafe was True, now False"),
+        ({"unsafe": "none"}, "unsafe was 'auto', now 'none'"),
         ({"subwords": None}, "subwords.sha256 was"),
         ({"links": "cut"}, "cleaning.links was 'rule', now 'cut'"),
     ],

@@ -1,5 +1,7 @@
 """The Evolved Transformer's blocks: their size, their convolutions, and what is left out without an encoder."""
 
+import json
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -8,7 +10,7 @@ from torch import nn
 from torch.nn.functional import pad, relu, silu
 
 from tertulia.core.config import validate
-from tertulia.core.errors import ConfigError
+from tertulia.core.errors import ConfigError, DataError
 from tertulia.models.checkpoint import count_parameters
 from tertulia.models.generators.evolved_transformer import (
     Convolution,
@@ -108,7 +110,7 @@ def test_the_decoder_block_is_that_of_the_paper() -> None:
     output = block(x, memory, None).x
     assert block.first_memory is not None
     assert block.second_memory is not None
-    assert (block.first.heads, block.second.heads) == (16, 4)
+    assert (block.first.heads, block.second.heads) == (8, 4)
 
     h = block.first_norm(x)
     x = x + block.first(h, block.first.project(h), causal=True) + block.first_memory(h, memory[0])
@@ -120,8 +122,36 @@ def test_the_decoder_block_is_that_of_the_paper() -> None:
     x = x + block.second(h, block.second.project(h), causal=True)
     x = x + block.second_memory(block.memory_norm(x), memory[1])
     dense = block.feed_forward
-    x = x + dense.out(silu(dense.wide(dense.norm(x))))
+    assert dense.inner_norm is not None
+    x = x + dense.out(dense.inner_norm(silu(dense.wide(dense.norm(x)))))
     assert_close(output, x)
+
+
+def test_heads_are_doubled_up_to_sixteen() -> None:
+    heads = {n: EvolvedConfig(d_model=960, heads=n).first_heads for n in (1, 4, 8, 12, 16, 32)}
+    assert heads == {1: 2, 4: 8, 8: 16, 12: 16, 16: 16, 32: 32}
+
+
+def test_dropout_is_on_attention_weights_branches_and_between_dense_layers() -> None:
+    """With everything else at rest, each of them alone makes two passes differ in training, and none when evaluated."""
+    block = randomise(EvolvedDecoderBlock(CONFIG.model_copy(update={"dropout": 0.5, "encoder_blocks": 0})))
+    x = randn(1, 6, 32)
+    for part in (block.first, block.second, block.branches, block.feed_forward):
+        assert part.dropout
+        block.eval()
+        assert_close(block(x, (), None).x, block(x, (), None).x)
+        part.train()
+        assert not torch.allclose(block(x, (), None).x, block(x, (), None).x)
+
+
+def test_a_checkpoint_of_another_layout_is_refused(tmp_path: Path) -> None:
+    model = EvolvedTransformer.untrained(CONFIG, WordTokenizer(["a", "b"]))
+    model.save(tmp_path)
+    assert_close(EvolvedTransformer.load(tmp_path).embedding.weight, model.embedding.weight)
+    about = json.loads((tmp_path / "model.json").read_text())
+    (tmp_path / "model.json").write_text(json.dumps({"config": about["config"]}))  # as earlier versions wrote it
+    with pytest.raises(DataError, match=r"EvolvedTransformer in .* its weights do not fit.\nTrain the model again"):
+        EvolvedTransformer.load(tmp_path)
 
 
 def test_without_an_encoder_both_encoder_attentions_are_left_out() -> None:
@@ -132,6 +162,6 @@ def test_without_an_encoder_both_encoder_attentions_are_left_out() -> None:
     assert {name.split(".")[0] for name in missing} == {"first_memory", "memory_norm", "second_memory"}
 
 
-def test_sixteen_heads_must_divide_the_width() -> None:
-    with pytest.raises(ConfigError, match="multiple of 16"):
-        validate(EvolvedConfig, {"d_model": 24, "heads": 4}, where="a test")
+def test_the_doubled_heads_must_divide_the_width() -> None:
+    with pytest.raises(ConfigError, match="multiple of 8"):
+        validate(EvolvedConfig, {"d_model": 20, "heads": 4}, where="a test")

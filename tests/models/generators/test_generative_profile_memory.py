@@ -49,18 +49,32 @@ def test_a_likelihood_does_not_depend_on_the_batch() -> None:
 
 
 def test_word_weights_follow_the_formula() -> None:
-    weights = zipf_weights(len(SPECIAL_TOKENS) + 3)
+    config = GenerativeProfileMemoryConfig(dim=8, hidden=16)
+    weights = GenerativeProfileMemory.untrained(config, WordTokenizer(("a", "b", "c"))).word_weights
     expected = [1 / (1 + math.log(1 + 1e6 * rank**-1.07)) for rank in (1, 2, 3)]
     assert weights[len(SPECIAL_TOKENS) :].tolist() == pytest.approx(expected)
     assert float(weights[UNKNOWN]) == pytest.approx(expected[-1])  # as rare as the rarest
     assert expected[0] == pytest.approx(0.06749, abs=1e-5)
 
 
+def test_ranks_may_come_from_a_file_in_order_of_frequency(tmp_path: Path) -> None:
+    """As in the paper, whose index is GloVe's; the weights are saved with the model, the file is not needed again."""
+    (tmp_path / "glove.txt").write_text("the 0.1\nc 0.2\n, 0.3\na 0.4\n")
+    config = GenerativeProfileMemoryConfig(dim=8, hidden=16, ranks=tmp_path / "glove.txt")
+    model = GenerativeProfileMemory.untrained(config, WordTokenizer(("a", "b", "c")))
+    expected = zipf_weights(torch.tensor([4, 5, 2])).tolist()  # b is not in the file
+    assert model.word_weights[len(SPECIAL_TOKENS) :].tolist() == pytest.approx(expected)
+    assert float(model.word_weights[UNKNOWN]) == pytest.approx(expected[1])
+    model.save(tmp_path / "run")
+    (tmp_path / "glove.txt").unlink()
+    assert_close(GenerativeProfileMemory.load(tmp_path / "run").word_weights, model.word_weights)
+
+
 def test_a_sentence_is_the_weighted_sum_of_its_words() -> None:
     model = build()
     profile = model._encode_profiles([view.persona for view in VIEWS])
     assert profile.mask.tolist() == [[True, False, False], [True, True, True], [False] * 3, [True, False, False]]
-    weights, table = zipf_weights(len(WORDS)).double(), model.embedding.table.weight
+    weights, table = model.word_weights, model.embedding.table.weight
     for row, column, text in ((0, 0, "i eat a lot"), (1, 2, "i have a dog"), (3, 0, "tea tea")):
         expected = sum(weights[i] * table[i] for i in WORDS.encode(text))
         assert_close(profile.sentences[row, column], expected)

@@ -36,6 +36,15 @@ def test_each_target_turn_is_predicted_once(turns: list[tuple[str, bool]], targe
         assert not any(one.loss_mask[0] for one in segments)
 
 
+def test_turns_of_a_long_dialogue_have_turns_before_them() -> None:
+    """Ten turns of four tokens in windows of five: the first three of a window are only read, but for the oldest."""
+    view = DialogueView(("a b",) * 10, (False, True) * 5)
+    segments = list(stream_segments([view], WORDS, "all", max_length=20, context_length=20))
+    assert [one.turn for one in segments] == [8, 6, 4, 0]
+    assert [one.loss_mask.index(True) for one in segments] == [13, 13, 13, 1]
+    assert [len(one.ids) for one in segments] == [20, 20, 20, 16]
+
+
 def test_a_pair_has_the_speakers_token_at_the_end_of_the_source_and_at_the_start_of_the_target() -> None:
     view = DialogueView(("a b", "c"), (False, True))
     first, second = pair_segments([view], WORDS, "all", context_length=20)

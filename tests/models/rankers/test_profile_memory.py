@@ -40,6 +40,7 @@ def test_attention_by_hand() -> None:
         model.persona_weight.fill_(3.0)
     texts = EncodedTexts(
         torch.tensor([[[1.0, 0.5]]]),  # one turn: it asks with (1, 2)
+        torch.tensor([[False]]),
         torch.tensor([[[0.0, 1.0], [1.0, 0.0], [9.0, 9.0]]]),  # fits 2 and 1; the third is not there
         torch.tensor([[True, True, False]]),
     )

@@ -22,6 +22,8 @@ PAIRS = [
     ),
 ]
 QUERIES = [pair.query for pair in PAIRS]
+DOUBLED = Query(("good morning", "is it ?", "do you like honey ?"), own=(True, False, False))
+"""The partner sends two messages in a row."""
 REPLIES = [pair.reply for pair in PAIRS]
 
 
@@ -49,12 +51,21 @@ def unit(vector: Floats) -> Floats:
     return vector / np.linalg.norm(vector)
 
 
-@pytest.mark.parametrize("query", QUERIES)
+def test_speakers_alternate_unless_told_otherwise() -> None:
+    assert [Query(("a",) * n).own for n in range(4)] == [(), (False,), (True, False), (False, True, False)]
+    model = make()
+    doubled, alternating = model.queries([DOUBLED, Query(DOUBLED.turns)]).vectors
+    assert not np.allclose(doubled, alternating, atol=1e-3)
+    with pytest.raises(ValueError, match="3 turns, but 2"):
+        Query(DOUBLED.turns, own=(True, False))
+
+
+@pytest.mark.parametrize("query", [*QUERIES, DOUBLED])
 def test_a_query_is_the_sum_of_its_turns_and_persona(query: Query) -> None:
     model = make()
     wanted = np.zeros(6, np.float32)
     for ago, text in enumerate(reversed(query.turns[-3:])):
-        side = model.sides[ago % 2].detach().numpy()
+        side = model.sides[int(query.own[-1 - ago])].detach().numpy()
         wanted += model.turns[ago].item() * by_hand(model, model.input_vectors, text) @ side
     for sentence in query.persona:
         wanted += 0.7 * by_hand(model, model.output_vectors, sentence) / math.sqrt(len(query.persona))

@@ -1,5 +1,6 @@
 """The safety filter: what the lexicon drops, what it keeps, and the optional classifier."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from tertulia import sample
 from tertulia.core.dialogue import Dialogue, Turn
 from tertulia.core.errors import BotError, DataError, UsageError
 from tertulia.core.reply import Ask
+from tertulia.corpus.mine import MineConfig, mine
 from tertulia.talk.filters.base import NEVER, BatchFilter, make_filters
 from tertulia.talk.filters.safety import Safety
 
@@ -162,6 +164,20 @@ def fit(torch: Any, model: Any, words: list[str]) -> None:
         optimiser.zero_grad()
         torch.nn.functional.cross_entropy(model(input_ids=ids).logits, target).backward()
         optimiser.step()
+
+
+def test_the_miner_takes_the_same_classifier(classifiers: Path, tmp_path: Path) -> None:
+    texts = ["good good good", "bad bad bad", "good and good"]
+    messages = [{"id": str(i), "text": text, "parent": "0" if i else None} for i, text in enumerate(texts)]
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps(m | {"thread": "t"}) + "\n" for m in messages))
+    options: dict[str, Any] = {
+        "unsafe": "judged",
+        "classifier": str(classifiers / "two"),
+        "max_overlap": 1,
+        "vocabulary": 300,
+    }
+    outcome = mine(MineConfig(source=str(tmp_path / "x.jsonl"), out=tmp_path / "out", **options))
+    assert (outcome.funnel.removed["unsafe"], outcome.funnel.pairs) == (1, 1)
 
 
 def test_a_classifier_works_together_with_the_lexicon(classifiers: Path) -> None:

@@ -14,6 +14,7 @@ from tertulia.artefacts.files import atomic_write, remove_unfinished
 from tertulia.core.codec import Problems
 from tertulia.core.errors import DamagedLine, DataError
 from tertulia.core.progress import Progress
+from tertulia.core.safety import SafetyConfig
 from tertulia.corpus.engines.base import Engine
 from tertulia.corpus.engines.memory import release_memory
 from tertulia.corpus.mining.extract import ExtractResult, ExtractTask, extract_pairs, finished_extract
@@ -23,7 +24,7 @@ from tertulia.corpus.mining.repeats import RepeatsTask, find_repeats
 from tertulia.corpus.mining.scatter import ScatterResult, ScatterTask, finished_scatter, read_sample, scatter
 from tertulia.corpus.mining.schemas import Cleaning
 from tertulia.corpus.mining.sources import Source, chunks_of
-from tertulia.corpus.rules import MiningRules
+from tertulia.corpus.rules import MiningRules, UnsafeMode
 from tertulia.corpus.subwords import SubwordCounter, read_subwords, train_subwords
 from tertulia.corpus.trees import Funnel
 
@@ -51,7 +52,8 @@ class MiningJob:
     sample: int = 100_000
     seed: int = 0
     unsafe_phrases: tuple[str, ...] = ()
-    marked_is_unsafe: bool = True
+    unsafe: UnsafeMode = "auto"
+    safety: SafetyConfig = field(default_factory=SafetyConfig)
     whole: bool = False
 
     @property
@@ -188,7 +190,8 @@ def _extract(
             str((job.out / SUBWORDS).resolve()),
             str(repeated),
             job.unsafe_phrases,
-            job.marked_is_unsafe,
+            job.unsafe,
+            job.safety,
             job.whole,
         )
         for number in range(job.buckets)

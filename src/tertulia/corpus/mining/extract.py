@@ -9,13 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from tertulia.artefacts.files import read_json, write_json
+from tertulia.core.safety import Judges, SafetyConfig
 from tertulia.corpus.mining.filters import COLUMNS, FilteredMessages, FilterSettings, filter_messages
 from tertulia.corpus.mining.forest import full_paths, leaves, paths_to
 from tertulia.corpus.mining.lengths import load_length_filter
 from tertulia.corpus.mining.pairs import PAIR_SCHEMA, PAIRS, WHOLE, WHOLE_SCHEMA, pair_rows, whole_rows, write_rows
 from tertulia.corpus.mining.segments import read_segment
 from tertulia.corpus.mining.words import UnsafePhrases
-from tertulia.corpus.rules import MiningRules
+from tertulia.corpus.rules import MiningRules, UnsafeMode
 from tertulia.corpus.trees import Funnel
 
 BATCH = 10_000
@@ -36,7 +37,8 @@ class ExtractTask:
     repeated: str
     """File with the hashes of the texts that occur too often."""
     unsafe_phrases: tuple[str, ...] = ()
-    marked_is_unsafe: bool = True
+    unsafe: UnsafeMode = "auto"
+    safety: SafetyConfig = field(default_factory=SafetyConfig)
     whole: bool = False
 
     @property
@@ -111,7 +113,8 @@ def _filter_batches(task: ExtractTask, batches: list[pa.Table], funnel: Funnel) 
         task.rules,
         load_length_filter(task.subwords),
         _unsafe_phrases(task.unsafe_phrases) if task.unsafe_phrases else None,
-        task.marked_is_unsafe,
+        task.unsafe,
+        _load_judges(task.safety.model_dump_json()),
         np.load(task.repeated),
     )
     for batch in batches:
@@ -125,6 +128,12 @@ def _whole_tables(filtered: FilteredMessages) -> Iterator[pa.Table]:
     # Removed rows become roots: that cuts every cycle, whose rows are all removed.
     parent = np.where(filtered.kept, filtered.parent, len(filtered.parent))
     return (whole_rows(filtered, paths) for paths in full_paths(ends, parent))
+
+
+@lru_cache(maxsize=1)
+def _load_judges(config: str) -> Judges:
+    """Once per process: a classifier takes seconds to load."""
+    return SafetyConfig.model_validate_json(config).load()
 
 
 @lru_cache(maxsize=1)

@@ -13,11 +13,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tertulia.core.safety import MAX_CHECKED, Judges, SafetyConfig
 from tertulia.corpus.mining.columns import (
     Flags,
     Ints,
     StringArray,
     Texts,
+    are_digits,
+    are_letters,
     blocks,
     contiguous,
     letters_and_length,
@@ -29,11 +32,11 @@ from tertulia.corpus.mining.forest import first_of_each, link_parents, message_k
 from tertulia.corpus.mining.hashing import Hashes, is_in_sorted
 from tertulia.corpus.mining.lengths import LengthFilter
 from tertulia.corpus.mining.words import UnsafePhrases, shared_with_parent, word_hashes
-from tertulia.corpus.rules import REASONS, URL_PATTERN, MiningRules, without_quotes
+from tertulia.corpus.rules import REASONS, URL_PATTERN, MiningRules, UnsafeMode, without_quotes
 from tertulia.corpus.trees import STRUCTURAL, Funnel
 
-MARKED, DELETED = 1, 2
-"""Bits of the column `flags`."""
+MARKED, DELETED, UNMARKED = 1, 2, 4
+"""Bits of the column `flags`; UNMARKED: the source has no marks of unsafe messages."""
 _TEXTS = ("id", "parent", "thread", "author", "text")
 _NUMBERS = (("flags", pa.uint8()), ("text_hash", pa.uint64()), ("thread_hash", pa.uint64()))
 COLUMNS = pa.schema([*((name, pa.string()) for name in _TEXTS), *_NUMBERS])
@@ -49,7 +52,9 @@ class FilterSettings:
     rules: MiningRules
     lengths: LengthFilter
     unsafe_phrases: UnsafePhrases | None = None
-    marked_is_unsafe: bool = True
+    unsafe: UnsafeMode = "auto"
+    judges: Judges = field(default_factory=lambda: SafetyConfig().load())
+    """Who decides about messages without marks, or about all."""
     repeated: Hashes = field(default_factory=lambda: np.zeros(0, np.uint64))
     """Sorted hashes of the texts that occur too often."""
 
@@ -123,7 +128,8 @@ def filter_messages(table: pa.Table, settings: FilterSettings) -> FilteredMessag
     reasons.remove(url, "url")
     reasons.remove(few_letters, "letters")
     reasons.remove(is_in_sorted(column["text_hash"].to_numpy(), settings.repeated), "repeated")
-    _check_words(reasons, texts, plain, links.parent, (flags & MARKED) != 0, settings)
+    _check_words(reasons, texts, plain, links.parent, settings)
+    _check_safety(reasons, texts, flags, settings)
     rest = reasons.remaining  # subword counts are the most expensive check
     bad = settings.lengths.out_of_bounds(
         texts.take(pa.array(rest)), plain[rest], low=settings.rules.min_subwords, high=settings.rules.max_subwords
@@ -160,10 +166,13 @@ def _check_characters(texts: StringArray, min_letters: float) -> tuple[Flags, Fl
 
 
 def _has_url(texts: StringArray, flat: Texts) -> Flags:
-    """Looks for ":/" and "w." first; few texts have either, and only those are matched by the regular expression."""
-    now, following = flat.data[:-1], flat.data[1:]
-    signs = ((now == ord(":")) & (following == ord("/"))) | (((now | 32) == ord("w")) & (following == ord(".")))
-    has_url = rows_containing(flat, np.flatnonzero(signs))
+    """Looks for ":/" and for a dot inside a word; few texts have either, and only those are matched by the regular
+    expression."""
+    data = flat.data
+    colons = np.flatnonzero((data[:-1] == ord(":")) & (data[1:] == ord("/")))
+    dots = np.flatnonzero(data[1:-1] == ord(".")) + 1
+    inside = dots[are_letters(data[dots + 1]) | are_digits(data[dots + 1])]
+    has_url = rows_containing(flat, np.sort(np.concatenate([colons, inside])))
     rows = np.flatnonzero(has_url)
     has_url[rows] = _mask(pc.match_substring_regex(texts.take(pa.array(rows)), URL_PATTERN))
     return has_url
@@ -175,9 +184,7 @@ def _few_letters(flat: Texts, plain: Flags, least: float) -> Flags:
     return np.asarray(share < least)
 
 
-def _check_words(
-    reasons: _Reasons, texts: StringArray, plain: Flags, parent: Ints, marked: Flags, settings: FilterSettings
-) -> None:
+def _check_words(reasons: _Reasons, texts: StringArray, plain: Flags, parent: Ints, settings: FilterSettings) -> None:
     """The rules that look at words: overlap with the parent, and unsafe phrases."""
     remaining = reasons.codes == KEPT
     replies = remaining & (parent < len(parent))
@@ -188,7 +195,34 @@ def _check_words(
     shared, total = shared_with_parent(words, parent, replies, n=settings.rules.overlap_n)
     share = np.divide(shared, total, out=np.zeros(len(total)), where=total > 0)
     reasons.remove(share > settings.rules.max_overlap, "overlap")
-    if settings.marked_is_unsafe:
-        reasons.remove(marked, "unsafe")
     if settings.unsafe_phrases:
         reasons.remove(settings.unsafe_phrases.rows_with(words, len(texts)), "unsafe")
+
+
+def _check_safety(
+    reasons: _Reasons, texts: StringArray, flags: npt.NDArray[np.uint8], settings: FilterSettings
+) -> None:
+    """Marks of the source, and the judges of safety where they are asked, on what is left by then."""
+    if settings.unsafe == "none":
+        return
+    reasons.remove((flags & MARKED) != 0, "unsafe")
+    if settings.unsafe == "marked":
+        return
+    rows = reasons.remaining
+    if settings.unsafe == "auto":
+        rows = rows[(flags[rows] & UNMARKED) != 0]
+    reasons.codes[rows[_are_unsafe(texts.take(pa.array(rows)), settings.judges)]] = CODES["unsafe"]
+
+
+def _are_unsafe(texts: StringArray, judges: Judges) -> Flags:
+    """What the judges say of each text. The lexicon itself reads only the few that its loose pattern matches."""
+    unsafe = np.zeros(len(texts), np.bool_)
+    suspicious = _mask(pc.match_substring_regex(texts, judges.lexicon.loose_pattern))
+    suspicious = suspicious | _mask(pc.greater(pc.utf8_length(texts), MAX_CHECKED))
+    rows = np.flatnonzero(suspicious)
+    unsafe[rows] = [reason is not None for reason in judges.lexicon.reasons(texts.take(pa.array(rows)).to_pylist())]
+    if judges.classifier:
+        rest = np.flatnonzero(~unsafe)
+        reasons = judges.classifier.reasons(texts.take(pa.array(rest)).to_pylist())
+        unsafe[rest] = [reason is not None for reason in reasons]
+    return unsafe

@@ -12,7 +12,7 @@ from tertulia.artefacts.manifest import MANIFEST
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import UsageError
 
-FORMAT = 2
+FORMAT = 3
 """Raised whenever mining would produce different bytes from the same input and rules."""
 
 

@@ -13,7 +13,8 @@ import polars as pl
 
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import UsageError
-from tertulia.corpus.mining.filters import DELETED, MARKED
+from tertulia.corpus.mining.filters import DELETED, MARKED, UNMARKED
+from tertulia.corpus.rules import BARE_SITE_PATTERN
 
 FIELDS = ("id", "parent", "thread", "author", "text")
 LinkHandling = Literal["rule", "cut"]
@@ -31,7 +32,7 @@ EDIT_NOTE = rf"(?is)(?:{'|'.join(_EDIT_POSITIONS)}).*$"
 """Matches the word alone: neither "credit" nor "reddit", and not the verb in the middle of a sentence."""
 _TRAILING = r"[\s*_~(\[]+$"
 _MARKDOWN_LINK = r"\[([^\[\]]*)\]\(\s*(?:https?:|www\.|/)[^()\s]*\s*\)"
-_BARE_LINK = r"(?i)(?:https?://|\bwww\.[a-z0-9])\S*"
+_BARE_LINK = rf"(?i)(?:\b[a-z][a-z0-9+.-]*://|\bwww\.[a-z0-9])\S*|{BARE_SITE_PATTERN}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ def columns(schema: Schema, frame: pl.DataFrame, cleaning: Cleaning) -> pl.DataF
     else:
         named = [pl.coalesce(list(schema.names[field])).alias(field) for field in FIELDS]
         frame = frame.select(*named, *(["meta"] if schema.has_marks else []))
-    flags = pl.lit(0, pl.UInt8)
+    flags = pl.lit(0 if schema.has_marks else UNMARKED, pl.UInt8)
     if schema.has_marks:
         flags = flags + _truthy("rude").or_(_truthy("unsafe")).cast(pl.UInt8) * MARKED
     if schema.has_deleted:
@@ -111,7 +112,7 @@ def _clean_text(schema: Schema, cleaning: Cleaning) -> pl.Expr:
         has_note = text.str.contains("(?i)edit").fill_null(False)
         text = pl.when(has_note).then(text.str.replace(EDIT_NOTE, "").str.replace(_TRAILING, "")).otherwise(text)
     if cleaning.links == "cut":
-        has_link = text.str.contains(r"(?i)www\.|://|\]\(").fill_null(False)
+        has_link = text.str.contains(r"(?i)www\.|://|\]\(|[a-z0-9]\.[a-z]").fill_null(False)
         cut = text.str.replace_all(_MARKDOWN_LINK, "$1").str.replace_all(_BARE_LINK, "")
         text = pl.when(has_link).then(cut).otherwise(text)
     return text.alias("text")

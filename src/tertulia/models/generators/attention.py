@@ -172,9 +172,11 @@ class RowGroups(NamedTuple):
 class Attention(nn.Module):
     """Multi-head attention (Vaswani et al. 2017), without biases."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.heads = heads
+        self.dropout = dropout
+        """On the attention weights, in training."""
         self.query = nn.Linear(width, width, bias=False)
         self.key_value = nn.Linear(width, 2 * width, bias=False)
         self.out = nn.Linear(width, width, bias=False)
@@ -189,7 +191,8 @@ class Attention(nn.Module):
     ) -> torch.Tensor:
         """Attend to the memory from each position of x. x: (n, t, width); bias on the memory: (n, 1, 1, length)"""
         queries = self.query(x).view(*x.shape[:2], self.heads, -1).transpose(1, 2)  # (n, heads, t, width / heads)
-        attended = scaled_dot_product_attention(queries, *memory, attn_mask=bias, is_causal=causal)
+        dropout = self.dropout if self.training else 0.0
+        attended = scaled_dot_product_attention(queries, *memory, attn_mask=bias, dropout_p=dropout, is_causal=causal)
         return self.out(attended.transpose(1, 2).reshape(x.shape))  # type: ignore[no-any-return]
 
     def step_memory(self, x: torch.Tensor, h: torch.Tensor, memory: KeyValue, state: "DecoderState") -> torch.Tensor:

@@ -1,12 +1,13 @@
 """What all our generators share: how they are built, saved and loaded, and on which device they are."""
 
 from pathlib import Path
-from typing import Generic, Self, TypeVar
+from typing import ClassVar, Generic, Self, TypeVar
 
 import torch
 from torch import nn
 
 from tertulia.core.config import Config, validate
+from tertulia.core.errors import DataError
 from tertulia.models.checkpoint import load_weights, read_model, save_weights
 from tertulia.models.tokenizer import Tokenizer, load_tokenizer
 
@@ -17,6 +18,8 @@ class GeneratorModule(nn.Module, Generic[C]):
     """A torch module with a config and a tokenizer; subclasses make it a `Generator`."""
 
     config_type: type[C]
+    layout: ClassVar[int] = 1
+    """Raised whenever the architecture changes so that earlier weights no longer fit."""
 
     def __init__(self, config: C, tokenizer: Tokenizer) -> None:
         super().__init__()
@@ -49,13 +52,21 @@ class GeneratorModule(nn.Module, Generic[C]):
 
     def save(self, folder: Path, /) -> list[str]:
         """Save weights, config and tokenizer; returns the tokenizer's file name."""
-        save_weights(folder, self, {"config": self.saved_config().model_dump(mode="json")})
+        about = {"config": self.saved_config().model_dump(mode="json"), "layout": self.layout}
+        save_weights(folder, self, about)
         return [self.tokenizer.save(folder)]
 
     @classmethod
     def load(cls, folder: Path, /) -> Self:
         """Load what `save` wrote."""
-        config = validate(cls.config_type, read_model(folder)["config"], where=str(folder))
+        about = read_model(folder)
+        if about.get("layout", 1) != cls.layout:
+            raise DataError(
+                f"The {cls.__name__} in {folder} is of another version of Tertulia, in which the architecture was"
+                " different: its weights do not fit.",
+                hint="Train the model again, or use the version that trained it.",
+            )
+        config = validate(cls.config_type, about["config"], where=str(folder))
         model = cls(config, load_tokenizer(folder))
         load_weights(folder, model)
         return model.eval()

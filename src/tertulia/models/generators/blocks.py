@@ -56,7 +56,7 @@ class BlockConfig(Config):
     heads: int = Field(4, ge=1)
     """Heads of each attention."""
     dropout: float = Field(0.1, ge=0, lt=1)
-    """Dropout on embeddings and on the output of each sublayer."""
+    """Dropout on embeddings, attention weights, inside feed-forward layers and on the output of each sublayer."""
     max_length: int = Field(512, ge=8)
     """Maximum number of tokens read: by the encoder, or by the decoder without one. The oldest turns go first."""
     reserve: int = Field(64, ge=0)
@@ -295,10 +295,14 @@ class BlockGenerator(GeneratorModule[B]):
 
 
 class FeedForward(nn.Module):
-    """Layer norm, wide layer, activation, narrow layer."""
+    """Layer norm, wide layer, activation, in some models another norm, narrow layer."""
 
-    def __init__(self, width: int, multiple: int, activation: nn.Module) -> None:
+    def __init__(
+        self, width: int, multiple: int, activation: nn.Module, *, dropout: float = 0.0, inner_norm: bool = False
+    ) -> None:
         super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.inner_norm = nn.LayerNorm(multiple * width) if inner_norm else None
         self.norm = nn.LayerNorm(width)
         self.wide = nn.Linear(width, multiple * width)
         self.activation = activation
@@ -306,12 +310,15 @@ class FeedForward(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(..., width), without the residual."""
-        return self.out(self.activation(self.wide(self.norm(x))))  # type: ignore[no-any-return]
+        wide = self.dropout(self.activation(self.wide(self.norm(x))))
+        return self.out(wide if self.inner_norm is None else self.inner_norm(wide))  # type: ignore[no-any-return]
 
     def step(self, x: torch.Tensor) -> torch.Tensor:
         """With the residual, for one more token. (rows, width)"""
-        wide = torch.addmm(self.wide.bias, apply_norm(self.norm, x), self.wide.weight.t())
-        return torch.addmm(x, self.activation(wide), self.out.weight.t()).add_(self.out.bias)
+        wide = self.activation(torch.addmm(self.wide.bias, apply_norm(self.norm, x), self.wide.weight.t()))
+        if self.inner_norm is not None:
+            wide = apply_norm(self.inner_norm, wide)
+        return torch.addmm(x, wide, self.out.weight.t()).add_(self.out.bias)
 
 
 def sinusoids(positions: int, width: int, device: torch.device | None = None) -> torch.Tensor:

@@ -3,17 +3,22 @@
 Each line is a sublayer, with a layer norm before it and a residual connection around it:
 
     encoder block                                     decoder block
-    a  gated linear unit                              a  self-attention (at least 16 heads) + encoder attention
+    a  gated linear unit                              a  self-attention (twice the heads) + encoder attention
     b  dense 4d, ReLU + convolution 3 to d/2, ReLU    b  separable convolution 11 to 2d, ReLU + 7 to d/2
        then separable convolution 9 to d/2               then separable convolution 7 to d
     c  self-attention                                 c  self-attention
     d  feed-forward 4d, ReLU                          d  encoder attention
-                                                      e  feed-forward 4d, Swish
+                                                      e  feed-forward 4d, Swish, norm
 
 The narrower of two branches, and what is narrower than d, is padded with zeros; there is a norm between the two halves
 of (b). A separable convolution is one filter per channel (without a bias), then a dense layer (with one). In the
 encoder, padding is set to zero before each convolution; in the decoder convolutions are causal, and padding comes last.
-More heads means narrower ones: all attentions are as wide as the model, without biases.
+More heads means narrower ones: all attentions are as wide as the model, without biases. Heads are doubled only up to
+16, as in tensor2tensor, whose decoder also has a norm between Swish and the second dense layer (in e). Dropout is on
+embeddings, attention weights, both branches of (b), between dense layers, and on the output of each sublayer.
+
+What still differs from tensor2tensor: the sinusoids of positions have a weight of 0.1, the softmax has a bias, the
+epsilon of norms is torch's (1e-5 instead of 1e-6), and weights are initialised in our way (`BlockGenerator`).
 
 Meena's sizes (d = 2560, 1 + 13 blocks, 8192 subwords) give 2.59 billion parameters in this reading: 21.5 d^2 for an
 encoder block, 28.5 d^2 for a decoder block, and one embedding matrix; filters, biases and norms are 2 million of them.
@@ -42,8 +47,8 @@ from tertulia.models.generators.blocks import (
     FeedForward,
 )
 
-MIN_FIRST_HEADS = 16
-"""Minimum number of heads of the first self-attention of a decoder block."""
+MAX_DOUBLED = 16
+"""Up to this many, the first self-attention of a decoder block has twice the heads."""
 WIDE, NARROW, JOINED = 11, 7, 7
 """Kernel sizes in a decoder block: of the two branches, and of the convolution over their sum."""
 
@@ -56,10 +61,15 @@ class EvolvedConfig(BlockConfig):
     decoder_blocks: int = Field(3, ge=1)
     """Blocks of the decoder."""
 
+    @property
+    def first_heads(self) -> int:
+        """Heads of the first self-attention of a decoder block."""
+        return max(min(2 * self.heads, MAX_DOUBLED), self.heads)
+
     @model_validator(mode="after")
     def _check_heads(self) -> Self:
-        if self.d_model % max(MIN_FIRST_HEADS, self.heads):
-            raise ValueError(f"d_model must be a multiple of {MIN_FIRST_HEADS}")
+        if self.d_model % self.first_heads:
+            raise ValueError(f"d_model must be a multiple of {self.first_heads}, the heads of the first attention")
         return self
 
 
@@ -116,8 +126,9 @@ class GatedLinear(nn.Module):
 class EncoderBranches(nn.Module):
     """A wide dense layer beside a convolution, and a separable convolution over their sum."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, dropout: float = 0.0) -> None:
         super().__init__()
+        self.dropout = nn.Dropout(dropout)
         self.norm = nn.LayerNorm(width)
         self.wide = nn.Linear(width, 4 * width)
         self.narrow = Convolution(width, width // 2, 3)
@@ -127,7 +138,8 @@ class EncoderBranches(nn.Module):
     def forward(self, x: torch.Tensor, padding: torch.Tensor | None) -> torch.Tensor:
         """(n, t, width), without the residual; padding: (n, t, 1)"""
         h = _zero_padding(self.norm(x), padding)
-        joined = _add_branches(relu(self.wide(h)), relu(self.narrow(h)))  # (n, t, 4 width)
+        wide, narrow = self.dropout(relu(self.wide(h))), self.dropout(relu(self.narrow(h)))
+        joined = _add_branches(wide, narrow)  # (n, t, 4 width)
         joined = _zero_padding(self.joined_norm(joined), padding)
         return pad(self.out(pad(joined, (0, 0, 4, 4))), (0, x.shape[-1] // 2))
 
@@ -138,10 +150,10 @@ class EvolvedEncoderBlock(EncoderBlock):
     def __init__(self, config: EvolvedConfig) -> None:
         super().__init__()
         self.gated = GatedLinear(config.d_model)
-        self.branches = EncoderBranches(config.d_model)
+        self.branches = EncoderBranches(config.d_model, config.dropout)
         self.norm = nn.LayerNorm(config.d_model)
-        self.attention = Attention(config.d_model, config.heads)
-        self.feed_forward = FeedForward(config.d_model, 4, nn.ReLU())
+        self.attention = Attention(config.d_model, config.heads, config.dropout)
+        self.feed_forward = FeedForward(config.d_model, 4, nn.ReLU(), dropout=config.dropout)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
@@ -157,8 +169,9 @@ class EvolvedEncoderBlock(EncoderBlock):
 class DecoderBranches(nn.Module):
     """Two causal separable convolutions side by side, and a third over their sum."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, dropout: float = 0.0) -> None:
         super().__init__()
+        self.dropout = nn.Dropout(dropout)
         self.norm = nn.LayerNorm(width)
         self.wide = SeparableConvolution(width, 2 * width, WIDE)
         self.narrow = SeparableConvolution(width, width // 2, NARROW)
@@ -169,7 +182,8 @@ class DecoderBranches(nn.Module):
         """(n, t, width), without the residual; and the inputs of the convolutions, zeros before the first included."""
         h = pad(self.norm(x), (0, 0, WIDE - 1, 0))
         # Both branches share one padded input; the narrower kernel skips the zeros that only the wider one needs.
-        joined = _add_branches(relu(self.wide(h)), self.narrow(h[:, WIDE - NARROW :]))  # (n, t, 2 width)
+        wide, narrow = self.dropout(relu(self.wide(h))), self.dropout(self.narrow(h[:, WIDE - NARROW :]))
+        joined = _add_branches(wide, narrow)  # (n, t, 2 width)
         joined = pad(self.joined_norm(joined), (0, 0, JOINED - 1, 0))
         return self.out(joined), (h, joined)
 
@@ -190,14 +204,14 @@ class EvolvedDecoderBlock(DecoderBlock):
         super().__init__()
         width, has_encoder = config.d_model, config.encoder_blocks > 0
         self.first_norm = nn.LayerNorm(width)
-        self.first = Attention(width, max(MIN_FIRST_HEADS, config.heads))
-        self.first_memory = Attention(width, config.heads) if has_encoder else None
-        self.branches = DecoderBranches(width)
+        self.first = Attention(width, config.first_heads, config.dropout)
+        self.first_memory = Attention(width, config.heads, config.dropout) if has_encoder else None
+        self.branches = DecoderBranches(width, config.dropout)
         self.second_norm = nn.LayerNorm(width)
-        self.second = Attention(width, config.heads)
+        self.second = Attention(width, config.heads, config.dropout)
         self.memory_norm = nn.LayerNorm(width) if has_encoder else nn.Identity()
-        self.second_memory = Attention(width, config.heads) if has_encoder else None
-        self.feed_forward = FeedForward(width, 4, nn.SiLU())
+        self.second_memory = Attention(width, config.heads, config.dropout) if has_encoder else None
+        self.feed_forward = FeedForward(width, 4, nn.SiLU(), dropout=config.dropout, inner_norm=True)
         self.dropout = nn.Dropout(config.dropout)
 
     def project_memory(self, memory: torch.Tensor) -> tuple[KeyValue, ...]:
@@ -240,6 +254,7 @@ class EvolvedTransformer(BlockGenerator[EvolvedConfig]):
     """Meena's model."""
 
     config_type = EvolvedConfig
+    layout = 2
 
     @classmethod
     def make_blocks(cls, config: EvolvedConfig) -> tuple[list[EncoderBlock], list[DecoderBlock]]:

@@ -1,8 +1,9 @@
 """The Generative Profile Memory network (Zhang et al. 2018, arXiv 1801.07243): the decoder attends to the persona.
 
 An encoder reads the turns, as in `seq2seq`, but not the persona. A persona sentence is the sum of its words' vectors,
-each weighted by 1 / (1 + log(1 + tf)), where tf = 1e6 * idx ** -1.07 estimates a word's frequency from its rank in the
-vocabulary (Zipf's law). With those sentences as the rows of F, the decoder's input at each token is
+each weighted by 1 / (1 + log(1 + tf)), where tf = 1e6 * idx ** -1.07 estimates a word's frequency from its rank (Zipf's
+law): in the vocabulary, or as in the paper in GloVe's (`ranks`). With those sentences as the rows of F, the decoder's
+input at each token is
 
     x^_t = tanh(Wc [c_(t-1), x_t]),   c_t = a_t' F,   a_t = softmax(F Wa h_t)
 
@@ -14,6 +15,7 @@ of the rarest one.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -21,6 +23,8 @@ from pydantic import Field
 from torch import nn
 from torch.nn.functional import embedding_bag, pad
 
+from tertulia.artefacts.word_vectors import read_word_ranks
+from tertulia.core.errors import ConfigError
 from tertulia.models.embedding import TiedEmbedding
 from tertulia.models.generator import DialogueView, Nll, State, TargetTurns
 from tertulia.models.generators.recurrent import (
@@ -32,7 +36,7 @@ from tertulia.models.generators.recurrent import (
     target_starts,
 )
 from tertulia.models.generators.segments import context_ids, stream_segments
-from tertulia.models.tokenizer import OWN, SPECIAL_TOKENS, Tokenizer
+from tertulia.models.tokenizer import OWN, SPECIAL_TOKENS, Tokenizer, WordTokenizer
 
 MASKED = -1e9
 """Score of missing sentences; finite, so that a row without any sentence is not NaN."""
@@ -45,6 +49,9 @@ class GenerativeProfileMemoryConfig(RecurrentConfig):
     """Size of the hidden states of encoder and decoder."""
     max_length: int = Field(512, ge=8)
     """Maximum number of tokens of turns in one pass. The oldest turns are dropped first."""
+    ranks: Path | None = None
+    """A file of word vectors in order of frequency, such as GloVe's, from which the ranks of words in tf are taken, as
+    in the paper; by default they are those of the vocabulary."""
 
 
 class EncodedProfile(NamedTuple):
@@ -95,17 +102,28 @@ class GenerativeProfileMemory(RecurrentGenerator[GenerativeProfileMemoryConfig])
     """An encoder for the turns, and a decoder that attends to persona sentences."""
 
     config_type = GenerativeProfileMemoryConfig
+    layout = 2
     word_weights: torch.Tensor  # (tokens,)
 
     def __init__(self, config: GenerativeProfileMemoryConfig, tokenizer: Tokenizer) -> None:
         super().__init__(config, tokenizer)
         self.embedding = TiedEmbedding(len(tokenizer), config.dim, hidden=config.hidden)
-        self.register_buffer("word_weights", zipf_weights(len(tokenizer)), persistent=False)
+        self.register_buffer("word_weights", zipf_weights(_ranks(len(tokenizer))))
         self.encoder = nn.LSTM(config.dim, config.hidden)
         self.init_cell = nn.Linear(config.hidden, config.hidden)
         self.profile_key = nn.Linear(config.dim, config.hidden, bias=False)  # Wa
         self.combine = nn.Linear(2 * config.dim, config.dim)  # Wc
         self.decoder = nn.LSTMCell(config.dim, config.hidden)
+
+    def init_weights(self) -> None:
+        """As all recurrent generators; ranks of words in another vocabulary are read here."""
+        super().init_weights()
+        if self.config.ranks is not None:
+            self.word_weights.copy_(zipf_weights(_ranks_in_file(self.tokenizer, self.config.ranks)))
+
+    def saved_config(self) -> GenerativeProfileMemoryConfig:
+        """Without the file of ranks: the weights that follow from it are saved."""
+        return super().saved_config().model_copy(update={"ranks": None})
 
     def nll(self, views: Sequence[DialogueView], /, *, target_turns: TargetTurns = "all") -> Nll:
         """Negative log-likelihood of the target turns; all of them are decoded side by side."""
@@ -182,13 +200,25 @@ class GenerativeProfileMemory(RecurrentGenerator[GenerativeProfileMemoryConfig])
         return EncodedProfile(sentences, self.profile_key(sentences), mask)
 
 
-def zipf_weights(tokens: int) -> torch.Tensor:
-    """The weight of each token in a persona sentence, by its rank in the vocabulary: (tokens,)."""
-    ids = torch.arange(tokens)
-    words = tokens - len(SPECIAL_TOKENS)
-    ranks = torch.where(ids < len(SPECIAL_TOKENS), words, ids - len(SPECIAL_TOKENS) + 1).clamp(min=1)
+def zipf_weights(ranks: torch.Tensor) -> torch.Tensor:
+    """The weight of each token in a persona sentence, by its rank, 1 for the most frequent word: (tokens,)."""
     frequency = 1e6 * ranks.double() ** -1.07
     return (1 / (1 + torch.log1p(frequency))).float()
+
+
+def _ranks(tokens: int) -> torch.Tensor:
+    """Ranks in the vocabulary; special tokens, among them that of unknown words, have the last one."""
+    ids = torch.arange(tokens)
+    words = tokens - len(SPECIAL_TOKENS)
+    return torch.where(ids < len(SPECIAL_TOKENS), words, ids - len(SPECIAL_TOKENS) + 1).clamp(min=1)
+
+
+def _ranks_in_file(tokenizer: Tokenizer, path: Path) -> torch.Tensor:
+    """Ranks in a file of word vectors; words that it lacks, and special tokens, come after all others."""
+    if not isinstance(tokenizer, WordTokenizer):
+        raise ConfigError("Ranks of words need a word tokenizer.", hint='Set tokenizer = "words".')
+    ranks, count = read_word_ranks(path, set(tokenizer.words))
+    return torch.tensor([count + 1] * len(SPECIAL_TOKENS) + [ranks.get(word, count + 1) for word in tokenizer.words])
 
 
 def _without_persona(view: DialogueView) -> DialogueView:

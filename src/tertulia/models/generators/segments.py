@@ -1,9 +1,10 @@
 """Dialogues cut into segments, the rows of a batch: each target turn is predicted in exactly one of them.
 
 A model without an encoder reads a dialogue as one stream, and a single pass predicts every target turn. A dialogue
-longer than the model's limit becomes several streams, from the newest to the oldest: each takes the newest turns that
-fit, and the turns before those form the next one. A model with an encoder needs a (source, target) pair per target
-turn. The same goes for a single last turn, whose context is then as long as when a reply is generated.
+longer than the model's limit becomes several streams, from the newest to the oldest, which overlap by half: each takes
+the newest turns that fit and predicts those of its second half, so that these have turns before them, as when a reply
+is generated; the next one ends where the predicted turns begin. A model with an encoder needs a (source, target) pair
+per target turn. The same goes for a single last turn, whose context is then as long as when a reply is generated.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ class Segment(NamedTuple):
     view: int
     """Index of its dialogue in the batch."""
     turn: int
-    """Index of its first turn; (view, turn) sorts segments in the order of the text."""
+    """Index of the first turn that it may predict; (view, turn) sorts segments in the order of the text."""
     ids: tuple[int, ...]
     loss_mask: tuple[bool, ...]
     """Which ids are predicted; never the first."""
@@ -45,13 +46,22 @@ def stream_segments(
             if view.turns:
                 yield turn_segment(i, view, len(view.turns) - 1, tokenizer, context_length)
             continue
-        rest = view
-        while rest.turns:
-            ids, loss_mask = stream(rest, tokenizer, target_turns=target_turns, max_length=max_length)
-            first = len(rest.turns) - sum(token in (OWN, OTHER) for token in ids)
+        end = len(view.turns)
+        while end:
+            ids, loss_mask = stream(view.before(end), tokenizer, target_turns=target_turns, max_length=max_length)
+            starts = [position for position, token in enumerate(ids) if token in (OWN, OTHER)]
+            first = end - len(starts)
+            carried = _carried_over(starts, len(ids)) if first else 0
+            loss_mask = (False,) * starts[carried] + loss_mask[starts[carried] :]
             if any(loss_mask):
-                yield Segment(i, first, ids, loss_mask)
-            rest = rest.before(first)
+                yield Segment(i, first + carried, ids, loss_mask)
+            end = first + carried
+
+
+def _carried_over(starts: Sequence[int], end: int) -> int:
+    """How many turns of a stream are only read, being predicted in the next one: those that begin in its first half."""
+    middle = (starts[0] + end) / 2
+    return min(sum(start < middle for start in starts), len(starts) - 1)
 
 
 def pair_segments(

@@ -37,8 +37,8 @@ class TransformerEncoderLayer(EncoderBlock):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(config.d_model)
-        self.attention = Attention(config.d_model, config.heads)
-        self.feed_forward = FeedForward(config.d_model, config.feed_forward, nn.GELU())
+        self.attention = Attention(config.d_model, config.heads, config.dropout)
+        self.feed_forward = FeedForward(config.d_model, config.feed_forward, nn.GELU(), dropout=config.dropout)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
@@ -54,11 +54,11 @@ class TransformerDecoderLayer(DecoderBlock):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(config.d_model)
-        self.attention = Attention(config.d_model, config.heads)
+        self.attention = Attention(config.d_model, config.heads, config.dropout)
         has_encoder = config.encoder_layers > 0
         self.memory_norm = nn.LayerNorm(config.d_model) if has_encoder else nn.Identity()
-        self.memory = Attention(config.d_model, config.heads) if has_encoder else None
-        self.feed_forward = FeedForward(config.d_model, config.feed_forward, nn.GELU())
+        self.memory = Attention(config.d_model, config.heads, config.dropout) if has_encoder else None
+        self.feed_forward = FeedForward(config.d_model, config.feed_forward, nn.GELU(), dropout=config.dropout)
         self.dropout = nn.Dropout(config.dropout)
 
     def project_memory(self, memory: torch.Tensor) -> tuple[KeyValue, ...]:

@@ -25,6 +25,15 @@ class Query:
     """The texts of the turns, oldest first."""
     persona: tuple[str, ...] = ()
     """Persona sentences; the caller decides whose."""
+    own: tuple[bool, ...] = ()
+    """Which turns are by the speaker who replies; if it is not given, speakers alternate, the partner last."""
+
+    def __post_init__(self) -> None:
+        if not self.own:
+            count = len(self.turns)
+            object.__setattr__(self, "own", tuple((count - i) % 2 == 0 for i in range(count)))
+        elif len(self.own) != len(self.turns):
+            raise ValueError(f"{len(self.turns)} turns, but {len(self.own)} say whose they are")
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class ProfileMemory(Starspace):
 
     def with_persona(self, query: torch.Tensor, texts: EncodedTexts) -> torch.Tensor:
         """Add what the query (n, d) needs of the persona: q+."""
-        attending = mix_turns(texts.turns, self.attention_turns, self.attention_sides)
+        attending = mix_turns(texts, self.attention_turns, self.attention_sides)
         for _ in range(self.config.hops):
             read = torch.einsum("nk,nkd->nd", self.attention(attending, texts), texts.persona)
             query, attending = query + self.persona_weight * read, attending + read

@@ -4,7 +4,8 @@ A query and a reply are sums of their words' vectors, compared by their cosine. 
 sum. Differences from the paper:
 
 - Words have trained weights, initialised with inverse document frequencies; turns have trained weights by their age.
-  The partner's turns and the speaker's own turns each go through a matrix, initialised as identity.
+  The partner's turns and the speaker's own turns each go through a matrix, initialised as identity; whose a turn is,
+  the dialogue says, as people often send two messages in a row.
 - Words have two vectors, one as input (in queries) and one as output (in replies). A persona is looked up in the output
   table: it is what its owner will say. With one table for queries and personas, hits@1 is two points lower.
 - Distractors of a reply are all others of its batch (softmax). The paper's margin loss with `negatives` sampled false
@@ -78,6 +79,7 @@ class EncodedTexts(NamedTuple):
     """The texts of a batch of queries as vectors."""
 
     turns: torch.Tensor  # (n, turns, d): the latest first, padded with zeros
+    own: torch.Tensor  # (n, turns): True for turns of the speaker who replies
     persona: torch.Tensor  # (n, sentences, d)
     mask: torch.Tensor  # (n, sentences): False for padding
 
@@ -176,7 +178,7 @@ class Starspace(PairModule):
 
     def _queries(self, queries: Sequence[Query]) -> torch.Tensor:
         texts = self._encode_texts(queries)
-        query = mix_turns(texts.turns, self.turns, self.sides)
+        query = mix_turns(texts, self.turns, self.sides)
         return normalize(self.with_persona(query, texts) if texts.persona.shape[1] else query, dim=-1)
 
     def _replies(self, texts: Sequence[str]) -> torch.Tensor:
@@ -187,9 +189,11 @@ class Starspace(PairModule):
         sentences = max((len(query.persona) for query in queries), default=0)
         turn_ids = [self._row(query.turns[: -turns - 1 : -1], turns) for query in queries]
         persona_ids = [self._row(query.persona, sentences) for query in queries]
+        own = [[*query.own[: -turns - 1 : -1], *(False,) * (turns - len(query.own))] for query in queries]
         mask = [[i < len(query.persona) for i in range(sentences)] for query in queries]
         return EncodedTexts(
             self._sums(self.input_vectors, [ids for row in turn_ids for ids in row]).view(n, turns, dim),
+            torch.tensor(own, dtype=torch.bool, device=self.device).view(n, turns),
             self._sums(self.output_vectors, [ids for row in persona_ids for ids in row]).view(n, sentences, dim),
             torch.tensor(mask, dtype=torch.bool, device=self.device).view(n, sentences),
         )
@@ -221,10 +225,11 @@ class Starspace(PairModule):
         return np.concatenate(arrays) if arrays else np.zeros((0, self.config.dim), np.float32)
 
 
-def mix_turns(turns: torch.Tensor, weights: torch.Tensor, sides: torch.Tensor) -> torch.Tensor:
-    """Turns (n, t, d), the latest first, as one vector (n, d): a weighted sum, each side through its matrix."""
-    weighted = turns * weights[:, None]
-    mix: torch.Tensor = weighted[:, 0::2].sum(1) @ sides[0] + weighted[:, 1::2].sum(1) @ sides[1]
+def mix_turns(texts: EncodedTexts, weights: torch.Tensor, sides: torch.Tensor) -> torch.Tensor:
+    """The turns as one vector (n, d): a sum weighted by age, each speaker's turns through their matrix."""
+    weighted = texts.turns * weights[:, None]
+    own = texts.own[:, :, None]
+    mix: torch.Tensor = weighted.masked_fill(own, 0).sum(1) @ sides[0] + weighted.masked_fill(~own, 0).sum(1) @ sides[1]
     return mix
 
 

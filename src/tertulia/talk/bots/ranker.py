@@ -186,8 +186,9 @@ class RankerBot:
         return np.stack([vectors[text] for text in texts])
 
     def _query(self, ask: Ask) -> Query:
-        turns = tuple(turn.text for turn in ask.dialogue.turns[-self.max_turns :])
-        return Query(turns or (OPENING,), persona_sentences(ask))
+        turns = ask.dialogue.turns[-self.max_turns :]
+        own = tuple(turn.speaker == ask.speaker for turn in turns)
+        return Query(tuple(turn.text for turn in turns) or (OPENING,), persona_sentences(ask), own)
 
     def _provenance(self, ask: Ask) -> Provenance:
         return Provenance(self.spec, self.fingerprint, self.options.model_dump(), ask.seed, __version__)

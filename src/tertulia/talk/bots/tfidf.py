@@ -23,7 +23,7 @@ from tertulia.artefacts.manifest import is_complete
 from tertulia.core.config import Config
 from tertulia.core.errors import UsageError
 from tertulia.core.reply import Ask, Candidate, Provenance, Reply
-from tertulia.corpus.load import load_dialogues
+from tertulia.corpus.load import SAMPLE, load_dialogues
 from tertulia.talk.bot import BotTraits
 from tertulia.talk.filters.base import NONE, make_filters
 from tertulia.talk.filters.retrieval import CONSIDERED, choose_filtered
@@ -32,6 +32,7 @@ from tertulia.talk.tfidf_index import TfidfIndex
 
 HEAD = 100
 """How many of the most similar rows are sorted first."""
+TRAIN, ALL = "train", "all"
 DRAWS = 20
 """How often a random reply is drawn before all are looked through for one that was not used."""
 MAX_DROPPED = 20
@@ -54,6 +55,9 @@ class TfidfOptions(Config):
     """How many of the best replies to consider."""
     max_ngram: int = Field(2, ge=1, le=3)
     """Longest n-gram of words that is a term."""
+    split: str = ""
+    """Which split of a folder to index; by default `train` if the folder has files of that name, so that a bot never
+    knows the dialogues it is judged on; `all` for everything in the folder."""
     evidence: bool = False
     """Whether the sentences of the evidence are candidates, too: each by its own similarity to the query."""
 
@@ -62,7 +66,9 @@ class TfidfBot:
     """Replies with what followed the most similar message of its data."""
 
     Options: ClassVar[type[Config]] = TfidfOptions
-    target_help: ClassVar[str] = "a file or folder of dialogues, a saved index, or `sample` (the default)"
+    target_help: ClassVar[str] = (
+        "a file or folder of dialogues (its train split), a saved index, or `sample` (the default)"
+    )
     summary = "Replies with what followed the most similar message of its data."
 
     def __init__(self, index: TfidfIndex, options: TfidfOptions | None = None, *, spec: str = "tfidf") -> None:
@@ -79,8 +85,8 @@ class TfidfBot:
         if is_complete(Path(target)):
             index = TfidfIndex.load(Path(target))
         else:
-            split = "train" if target == "sample" else None
-            index = TfidfIndex.from_dialogues(load_dialogues(target, split=split), max_ngram=options.max_ngram)
+            dialogues = load_dialogues(target, split=_split_of(target, options.split))
+            index = TfidfIndex.from_dialogues(dialogues, max_ngram=options.max_ngram)
         if not index.pairs:
             raise UsageError(f"{target} contains no dialogues.")
         return cls(index, options, spec=f"tfidf:{target}")
@@ -191,6 +197,16 @@ class TfidfBot:
             if text_key(self.index.pairs[index].reply) not in used:
                 return index
         return rng.choice([i for i in indices if text_key(self.index.pairs[i].reply) not in used] or indices)
+
+
+def _split_of(target: str, split: str) -> str | None:
+    """The split to index; None for everything."""
+    if split:
+        return None if split == ALL else split
+    if target == SAMPLE:
+        return TRAIN
+    folder = Path(target)
+    return TRAIN if folder.is_dir() and any(file.name.startswith(TRAIN) for file in folder.iterdir()) else None
 
 
 def _best_first(scores: np.ndarray, seed: int) -> Iterator[int]:

@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import Field
 from torch import nn
 
-from tertulia.models.generator import DialogueView, Nll, target_mask
+from tertulia.models.generator import DialogueView, Nll
 from tertulia.models.generators.ei import load_teachers, with_sizes
 from tertulia.models.generators.hred import HRED, HREDConfig
 from tertulia.models.generators.vhcr import VHCR, VHCRConfig
@@ -88,7 +88,7 @@ class VariationalTask(HREDTask):
         self.kl_weight = min(1.0, step / self.config.kl_steps) if self.config.kl_steps else 1.0
 
     def validate(self) -> Mapping[str, float]:
-        """Perplexity by importance sampling; by the bound; and the KL part of the bound in nats per turn."""
+        """Perplexity by importance sampling; by the bound; and the KL part of the bound in nats per word."""
         seeds = count(self.config.seed)  # another seed for each batch: estimates of batches stay independent
         bounds: list[float] = []
         kl: list[float] = []
@@ -103,8 +103,7 @@ class VariationalTask(HREDTask):
         estimates = likelihoods(self.model, valid, tokens=self.config.batch_tokens, nll=nll)
         words, tokens = sum(one.words for one in estimates), sum(one.tokens for one in estimates)
         bound = perplexity([Likelihood(sum(bounds), words, tokens)])["perplexity"]
-        turns = sum(sum(target_mask(view, "own")) for view in valid)
-        return perplexity(estimates) | {"bound": bound, "kl": sum(kl) / turns}
+        return perplexity(estimates) | {"bound": bound, "kl": sum(kl) / words}
 
 
 def build(config: HREDRecipe | VHREDRecipe | VHCRRecipe, tokenizer: Tokenizer) -> nn.Module:

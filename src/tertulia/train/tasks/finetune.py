@@ -7,7 +7,6 @@ extra. Further corpora are mixed in by weight; validation stays with the main on
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from pydantic import Field
@@ -19,7 +18,7 @@ from tertulia.models.hf.finetuned import SMOLLM2, FinetunedGenerator
 from tertulia.models.hf.lora import TuningConfig
 from tertulia.models.likelihood import batches_of, likelihoods, perplexity, views_of
 from tertulia.train.loop import Loss, TrainingTask
-from tertulia.train.runs import RunConfig, read_split
+from tertulia.train.runs import RunConfig, read_split, with_revised_personas
 from tertulia.train.tasks.generative import drop_personas
 
 
@@ -79,8 +78,7 @@ def read_data(config: FinetuneConfig) -> FinetuneData:
     for source in (config.data, *config.mix):
         dialogues = _read(config.model_copy(update={"data": source}), config.split, config.max_dialogues)
         count += len(dialogues)
-        rng = random.Random(f"{config.seed} revised")
-        dialogues = [_revised(dialogue) if rng.random() < config.revised_share else dialogue for dialogue in dialogues]
+        dialogues = with_revised_personas(dialogues, config.revised_share, config.seed)
         corpora.append(_views(dialogues, config.persona, config.speaker))
         _check(corpora[-1], source, config.split)
     valid_dialogues = _read(config, config.valid_split, config.valid_dialogues)
@@ -103,15 +101,6 @@ def _read(config: FinetuneConfig, split: str, count: int | None) -> list[Dialogu
             hint="Give dialogues (`tertulia corpus mine` makes them from messages), or lower min_turns in the recipe.",
         )
     return kept
-
-
-def _revised(dialogue: Dialogue) -> Dialogue:
-    """The dialogue with its personas in their revised wording, those that have one."""
-    personas = {
-        speaker: replace(persona, sentences=persona.revised or persona.sentences)
-        for speaker, persona in dialogue.personas.items()
-    }
-    return replace(dialogue, personas=personas)
 
 
 def _views(dialogues: Sequence[Dialogue], scope: PersonaScope, speaker: str | None) -> list[DialogueView]:

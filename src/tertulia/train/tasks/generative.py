@@ -22,10 +22,19 @@ from tertulia.core.errors import DataError
 from tertulia.core.progress import Progress
 from tertulia.models.generator import DialogueView, Generator, TargetTurns
 from tertulia.models.likelihood import batches_of, likelihoods, perplexity, view_size, views_of
-from tertulia.models.tokenizer import Tokenizer, TokenizerKind, learn_tokenizer
+from tertulia.models.tokenizer import SubwordTokenizer, Tokenizer, TokenizerKind, learn_tokenizer
 from tertulia.train.distillation import Teacher, distillation_loss, load_teacher
 from tertulia.train.loop import Loss, TrainingTask, fit
-from tertulia.train.runs import PARTIAL, RunConfig, TrainedModel, read_split, run_id, save_run, start_run
+from tertulia.train.runs import (
+    PARTIAL,
+    RunConfig,
+    TrainedModel,
+    read_split,
+    run_id,
+    save_run,
+    start_run,
+    with_revised_personas,
+)
 
 
 class GenerativeConfig(RunConfig):
@@ -36,6 +45,8 @@ class GenerativeConfig(RunConfig):
     persona_dropout: float = Field(0.0, ge=0, lt=1)
     """Share of the examples that lose their persona in training, so that the model also works without one; of both
     personas each is dropped by itself."""
+    revised_share: float = Field(0.0, ge=0, le=1)
+    """Share of the dialogues whose personas are trained on in their revised wording, where they have one."""
     valid_persona: PersonaScope | None = None
     """Whose persona the model sees in validation; by default as in training."""
     learn: TargetTurns = "all"
@@ -44,6 +55,12 @@ class GenerativeConfig(RunConfig):
     """Words, or SentencePiece subwords."""
     vocabulary: int = Field(8000, ge=20)
     """Tokens to learn from the training text, at most."""
+    min_count: int = Field(2, ge=1)
+    """Words seen less often in the training text are unknown, so that the model learns what an unknown word is like.
+    With 1 nothing is unknown in training, and a new word costs as much as chance decides. Only for words."""
+    lower_case: bool | None = None
+    """Whether subwords read capitals as small letters; by default where the training text has no capitals. Words are
+    always in lower case."""
     batch_tokens: int = Field(3000, ge=32)
     """Tokens per batch, padding included: of long dialogues fewer fit."""
     teacher: Path | None = None
@@ -87,6 +104,7 @@ def train_generator(
         "examples": len(data.views),
         "valid_examples": len(data.valid),
         "vocabulary": len(data.tokenizer),
+        "tokenizer": _describe(data.tokenizer),
     }
     identity = run_id(config, [*teacher, *data.views])
     outcome = fit(training, config, config.out / PARTIAL, progress, resume=config.resume, run_id=identity)
@@ -97,6 +115,7 @@ def train_generator(
 def read_data(config: GenerativeConfig) -> GenerativeData:
     """Views to train on and to validate on, and a tokenizer learned from the training text."""
     dialogues = read_split(config, config.split, config.max_dialogues)
+    dialogues = with_revised_personas(dialogues, config.revised_share, config.seed)
     views = [view for dialogue in dialogues for view in views_of(dialogue, config.persona, config.speaker)]
     valid_dialogues = read_split(config, config.valid_split, config.valid_dialogues)
     scope = config.valid_persona or config.persona
@@ -107,7 +126,13 @@ def read_data(config: GenerativeConfig) -> GenerativeData:
                 f"The split {split!r} of {config.data} has no dialogue with a turn of the chosen speaker.",
                 hint="Check data, split and speaker in the recipe.",
             )
-    tokenizer = learn_tokenizer(config.tokenizer, _texts(dialogues, config), size=config.vocabulary)
+    tokenizer = learn_tokenizer(
+        config.tokenizer,
+        _texts(dialogues, config),
+        size=config.vocabulary,
+        min_count=config.min_count,
+        lower_case=config.lower_case,
+    )
     return GenerativeData(views, valid, tokenizer, len(dialogues))
 
 
@@ -116,6 +141,13 @@ def _texts(dialogues: Iterable[Dialogue], config: GenerativeConfig) -> Iterator[
         yield from (turn.text for turn in dialogue.turns)
         if config.persona != "none":
             yield from (sentence for persona in dialogue.personas.values() for sentence in persona.sentences)
+
+
+def _describe(tokenizer: Tokenizer) -> dict[str, Json]:
+    """What the run says about how its model reads text."""
+    if isinstance(tokenizer, SubwordTokenizer):
+        return {"kind": "subwords", "lower_case": tokenizer.lower_case, "byte_fallback": True}
+    return {"kind": "words", "lower_case": True, "byte_fallback": False}
 
 
 class GenerativeTask(TrainingTask):

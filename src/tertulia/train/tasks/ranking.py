@@ -6,6 +6,7 @@ training utterances, encoded, as a pool of replies, which makes it a bot by itse
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +22,16 @@ from tertulia.metrics.ranking import ranks_of_truth
 from tertulia.models.rankers.base import CandidateSet, Query, Ranker, TrainablePairModel, TrainingPair
 from tertulia.talk.pool import ReplyPool
 from tertulia.train.loop import Loss, TrainingTask, fit
-from tertulia.train.runs import PARTIAL, RunConfig, TrainedModel, read_split, run_id, save_run, start_run
+from tertulia.train.runs import (
+    PARTIAL,
+    RunConfig,
+    TrainedModel,
+    read_split,
+    run_id,
+    save_run,
+    start_run,
+    with_revised_personas,
+)
 
 
 class RankerConfig(RunConfig):
@@ -31,6 +41,8 @@ class RankerConfig(RunConfig):
     """Sizes and shape of the model: the config of its architecture."""
     persona_share: float = Field(1.0, ge=0, le=1)
     """Share of the training pairs that keep their persona: a model that has seen both works without one, too."""
+    revised_share: float = Field(0.0, ge=0, le=1)
+    """Share of the dialogues whose personas are trained on in their revised wording, where they have one."""
     max_turns: int = Field(20, ge=1)
     """Turns of context, the last ones."""
     batch: int = Field(256, ge=2)
@@ -92,7 +104,7 @@ def train_ranker(
 def read_data(config: RankerConfig) -> RankingData:
     """The pairs to train on and the tasks to validate on."""
     dialogues = read_split(config, config.split, config.max_dialogues)
-    pairs = list(pairs_of(dialogues, config))
+    pairs = list(pairs_of(with_revised_personas(dialogues, config.revised_share, config.seed), config))
     if len(pairs) < config.batch:
         raise DataError(
             f"The split {config.split!r} of {config.data} has {len(pairs)} pairs, fewer than one batch of"
@@ -117,7 +129,10 @@ def query_of(exchange: Exchange, scope: PersonaScope, *, revised: bool = False, 
     """What a ranker sees of an exchange."""
     visible = shown(exchange, scope, revised=revised)
     persona = tuple(s for one in (visible.persona, visible.partner) if one for s in one.sentences)
-    return Query(tuple(turn.text for turn in exchange.context[-max_turns:]), persona)
+    turns = exchange.context[-max_turns:]
+    return Query(
+        tuple(turn.text for turn in turns), persona, tuple(turn.speaker == exchange.response.speaker for turn in turns)
+    )
 
 
 class PairTask(TrainingTask):
@@ -196,5 +211,5 @@ class _Batches(Sequence[list[TrainingPair]]):
     def _pair(self, position: int) -> TrainingPair:
         pair = self._pairs[self._order[position]]
         if self._without_persona[position]:
-            return TrainingPair(Query(pair.query.turns), pair.reply, pair.group)
+            return TrainingPair(replace(pair.query, persona=()), pair.reply, pair.group)
         return pair
