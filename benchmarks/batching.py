@@ -156,9 +156,10 @@ def staggered(worker: Worker, replies: int) -> tuple[float, float]:
 def main() -> None:
     """Run, print two tables, and a line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions")
-    quick = parser.parse_args().quick
-    repetitions, replies = (2, 6) if quick else (7, 12)
+    parser.add_argument("--quick", action="store_true", help="two repetitions with half as many replies")
+    parser.add_argument("--repetitions", type=int, default=7, help="how often each way is measured")
+    args = parser.parse_args()
+    repetitions, replies = (2, 6) if args.quick else (args.repetitions, 12)
     name, bot = load()
     workers = {
         "batch": Worker(WithoutSessions(bot)),
