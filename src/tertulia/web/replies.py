@@ -3,8 +3,9 @@ reply is finished and stored all the same, and the same visitor can come back an
 
 A message costs two transactions (`ConversationStore.start_say` and `.start_finish`) and two wake-ups of the event loop;
 a streamed reply also has its text saved as it goes (`progress`). Its way is event loop, store, event loop, bot, store,
-event loop: no thread waits for another one, because each switch costs more than the work. Other calls of the store
-block, and run on threads of their own. Pending replies are touched on the event loop only, and need no locks.
+event loop: no thread waits for another one, because each switch costs more than the work. An instant bot is asked by
+the thread of the store, inside of the one transaction that stores message and reply. Other calls of the store block,
+and run on threads of their own. Pending replies are touched on the event loop only, and need no locks.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -140,8 +142,12 @@ class ReplyService:
             self._starting -= 1
 
     async def _submit(self, exchange: StoredExchange, owner: str) -> PendingReply:
-        if not exchange.is_new or exchange.bot.status != "pending":
+        if not exchange.is_new:
             return await self._attach_to(exchange.bot, owner)
+        if exchange.bot.status != "pending":  # stored together with the message
+            ended = PendingReply(replace(exchange.bot, text=""), owner)  # nobody has seen a piece of it
+            ended.finish(exchange.bot)
+            return ended
         pending = self._pending[exchange.bot.id] = PendingReply(exchange.bot, owner)
         loop = asyncio.get_running_loop()
         try:
@@ -247,7 +253,7 @@ class ReplyService:
     def _answer_now(self, exchange: StoredExchange) -> TurnEnd | None:
         """The reply of a bot that is quicker than a switch to its thread: stored together with the message."""
         try:
-            reply_now = self._worker(exchange.conversation.bot).reply_now
+            reply_now = self._worker(exchange.bot.bot or exchange.conversation.bot).reply_now
             if reply_now is None:
                 return None
             ask = self._asks.ask_for(exchange)
