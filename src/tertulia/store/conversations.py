@@ -429,7 +429,8 @@ def _creating(
     now = datetime.now(UTC)
     new = Conversation(id or new_id(), owner, title, bot, persona, now, now, evidence=tuple(evidence))
     row = {"id": new.id, "owner": owner, "title": title, "bot": bot, "persona": _persona_json(persona)}
-    row |= {"evidence": _evidence_json(evidence), "next_position": 0, "created": now, "updated": now}
+    row |= {"evidence": _evidence_json(evidence), "next_position": 0, "turn_count": 0, "revision": 0}
+    row |= {"created": now, "updated": now}
 
     def add(connection: Connection) -> Conversation:
         try:

@@ -95,9 +95,7 @@ AT = HISTORY.where(_T.position == bindparam("position"), _T.attempt == bindparam
 BY_ID = select(*_COLUMNS).where(_OF_TURN)
 BY_IDS = select(*_COLUMNS).where(_T.id.in_(bindparam("turns", expanding=True)))
 
-ADD_CONVERSATION = Prepared(
-    insert(conversations), *(name for name in HeadRow._fields if name not in ("turn_count", "revision"))
-)
+ADD_CONVERSATION = Prepared(insert(conversations), *HeadRow._fields)
 ADD_TURNS = Prepared(insert(turns), *_NAMES, "key", "server")
 TOUCH = update(conversations).where(_C.id == bindparam("conversation"))
 TOUCH_SAID = Prepared(TOUCH, "title", "next_position", "turn_count", "updated")
