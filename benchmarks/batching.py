@@ -156,9 +156,11 @@ def staggered(worker: Worker, replies: int) -> tuple[float, float]:
 def main() -> None:
     """Run, print two tables, and a line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions")
-    quick = parser.parse_args().quick
-    repetitions, replies = (2, 6) if quick else (7, 12)
+    parser.add_argument("--quick", action="store_true", help="two repetitions with half as many replies")
+    parser.add_argument("--repetitions", type=int, default=7, help="how often each way is measured")
+    parser.add_argument("--minutes", type=float, default=60.0, help="begin no further repetition after this time")
+    args = parser.parse_args()
+    repetitions, replies = (2, 6) if args.quick else (args.repetitions, 12)
     name, bot = load()
     workers = {
         "batch": Worker(WithoutSessions(bot)),
@@ -169,7 +171,10 @@ def main() -> None:
         worker.submit(ask("Hello!", SHORT)).result(600)
     latencies: dict[str, list[tuple[float, float]]] = {way: [] for way in WAYS}
     totals: dict[str, list[tuple[float, float]]] = {way: [] for way in WAYS}
+    began = time.monotonic()
     for seed in range(repetitions):
+        if seed and time.monotonic() - began > 60 * args.minutes:
+            break
         for way in WAYS:
             latencies[way].append(short_behind_long(workers[way], seed))
             totals[way].append(staggered(workers[way], replies))
@@ -186,7 +191,7 @@ def main() -> None:
         print(f"  {way:12} all replies {seconds:7.3f} s   CPU {cpu:7.3f} s")
     for worker in workers.values():
         worker.close(1)
-    finish("batching", figures, {"model": name, "repetitions": repetitions, "replies": replies})
+    finish("batching", figures, {"model": name, "repetitions": len(totals["joined"]), "replies": replies})
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import pytest
 from tertulia.core.dialogue import Persona
 from tertulia.core.errors import StoreError, TertuliaError, UsageError
 from tertulia.store import Conversation, ConversationStore, Database, NotFound, StoredExchange, StoredTurn
+from tertulia.store.records import TurnEnd
 
 OWNER, OTHER = "ada", "bob"
 
@@ -58,6 +59,29 @@ def test_say_adds_the_message_and_a_pending_reply(store: ConversationStore, conv
         "tfidf",
     )
     assert store.get(conversation, OWNER).turns == (exchange.user, exchange.bot)
+
+
+def test_a_reply_that_is_known_at_once_is_stored_with_its_message(store: ConversationStore, conversation: str) -> None:
+    asked: list[StoredExchange] = []
+
+    def answer(exchange: StoredExchange) -> TurnEnd | None:
+        asked.append(exchange)
+        return TurnEnd("hi", "done", {"score": float("nan")}) if exchange.user.text != "later" else None
+
+    first = store.start_say(conversation, OWNER, "hello", key="k1", answer=answer).result(10)
+    assert (first.bot.text, first.bot.status, first.bot.reply) == ("hi", "done", {"score": None})
+    assert (asked[0].bot.id, asked[0].bot.status) == (first.bot.id, "pending")
+    assert store.get(conversation, OWNER).turns == (first.user, first.bot)
+    again = store.start_say(conversation, OWNER, "hello", key="k1", answer=answer).result(10)
+    assert again == replace(first, is_new=False)
+    later = store.start_say(conversation, OWNER, "later", key="k2", answer=answer).result(10)
+    assert later.bot.status == "pending"
+    assert later.context == (first.user, replace(first.bot, reply=None))
+    assert [exchange.user.text for exchange in asked] == ["hello", "later"]
+    refused = store.start_say(conversation, OWNER, "no", key="k3", answer=lambda _: TurnEnd("\x00", "done"))
+    with pytest.raises(UsageError, match="cannot be stored"):
+        refused.result(10)
+    assert texts(store.get(conversation, OWNER)) == ["hello", "hi", "later", ""]
 
 
 def test_turns_are_in_order(store: ConversationStore, conversation: str) -> None:

@@ -105,6 +105,27 @@ def test_a_bot_can_limit_its_batches(gated: tuple[Gated, Worker]) -> None:
     worker.close(5)
 
 
+def test_an_instant_bot_can_be_asked_on_the_callers_thread(gated: tuple[Gated, Worker]) -> None:
+    class Instant(Gated):
+        traits = BotTraits(instant=True)
+
+        def reply(self, asks: Sequence[Ask], /) -> list[Reply]:
+            return [Reply(str(1 // len(a.last) * threading.get_ident()), SOURCE) for a in asks]
+
+    worker = Worker(Instant())
+    assert worker.reply_now is not None
+    reply = worker.reply_now(ask("?"))
+    assert reply is not None
+    assert reply.text == str(threading.get_ident())
+    assert worker.submit(ask("?")).result(5).text != reply.text
+    # The queue deals with what may take long, and with what fails.
+    assert worker.reply_now(ask("?" * 10_000)) is None
+    assert worker.reply_now(ask("")) is None
+    worker.close(5)
+    assert worker.reply_now(ask("?")) is None
+    assert gated[1].reply_now is None
+
+
 def test_a_parallel_bot_gets_several_calls_at_once() -> None:
     meet = threading.Barrier(3)
 

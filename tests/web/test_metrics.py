@@ -91,7 +91,7 @@ def test_commits_are_timed(visitor: Any, tmp_path: Path) -> None:
         page = visitor(url)
         page.say(page.begin("generic"), "hello")
         shown = metrics(url)
-    assert value(shown, "store_commit_seconds_count") >= 3  # the lease, conversation, message, reply
+    assert value(shown, "store_commit_seconds_count") >= 2  # the conversation, and the message with its reply
     assert value(shown, "store_commit_seconds_sum") > 0
 
 

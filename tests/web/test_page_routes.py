@@ -225,7 +225,7 @@ def test_malformed_requests_are_refused(page: Any, body: bytes) -> None:
 def test_a_stream_sends_the_message_then_the_pieces_then_the_end(page: Any) -> None:
     conversation = page.begin("count")
     events = list(page.stream(conversation, text="4 0.05", key="k"))
-    names = [name for name, _ in events]
+    names = [name for name, _ in events if name]  # a slow stream is kept alive by comments
     assert names[:2] == ["user", "start"]
     assert names[-1] == "done"
     assert set(names[2:-1]) == {"piece"}

@@ -12,8 +12,10 @@ from typing import Any
 import numpy
 import pytest
 
+from tertulia.core.errors import BotError
 from tertulia.core.reply import Ask, Candidate, Provenance, Reply
 from tertulia.store import ConversationStore, Database
+from tertulia.talk.bot import Bot, BotTraits
 from tertulia.web.app import create_app
 from tertulia.web.server import running
 
@@ -390,3 +392,49 @@ def test_unusual_values_in_a_bots_record_do_not_lose_its_reply(visitor: Any, tmp
         assert record["provenance"]["settings"] == expected
         assert [candidate["score"] for candidate in record["candidates"]] == [0.5, None]
         assert page.post(page.begin("wrong"), text="hi", key="k").status_code == 502
+
+
+class Instant:
+    """Replies at once with the number of turns, or fails."""
+
+    spec = "instant"
+    summary = "Counts turns."
+    traits = BotTraits(instant=True)
+
+    def reply(self, asks: Sequence[Ask], /) -> list[Reply]:
+        if asks[0].last == "fail":
+            raise BotError("No.")
+        return [Reply(f"{len(ask.dialogue.turns)}", Provenance(self.spec, seed=ask.seed)) for ask in asks]
+
+
+class Counting(Database):
+    """Counts what is written without waiting for it."""
+
+    submitted = 0
+
+    def submit(self, work: Any, then: Any) -> Any:
+        self.submitted += 1
+        return super().submit(work, then)
+
+
+def test_the_reply_of_an_instant_bot_costs_one_write(visitor: Any, tmp_path: Path, bots: dict[str, Bot]) -> None:
+    with (
+        Counting.open(f"sqlite:///{tmp_path / 'chat.db'}") as database,
+        running(create_app({"instant": Instant(), "echo": bots["echo"]}, database)) as url,
+    ):
+        page = visitor(url)
+        instant, echo = page.begin("instant"), page.begin("echo")
+        before = database.submitted
+        first = page.say(instant, "hello")
+        assert (first["bot"]["text"], first["bot"]["status"], database.submitted - before) == ("1", "done", 1)
+        assert page.say(echo, "hello")["bot"]["text"] == "hello"
+        assert database.submitted - before == 3
+        assert page.post(instant, text="hello", key="key-1").json() == first
+        names = [name for name, _ in page.stream(instant, text="and now?", key="streamed")]
+        assert names == ["user", "start", "done"]
+        assert page.say(instant, "x" * 5_000)["bot"]["text"] == "5"
+        assert page.post(instant, text="fail", key="failing").status_code == 502
+        assert [turn["status"] for turn in page.get(instant)["turns"]] == ["done"] * 7 + ["failed"]
+        shown = page.http.get("/metrics").text
+    assert 'tertulia_replies_total{bot="instant",outcome="stop"} 3.0' in shown
+    assert 'tertulia_replies_total{bot="instant",outcome="failed"} 1.0' in shown

@@ -219,10 +219,9 @@ class StudyAssignments(StudyBase):
                 return full_assignment(connection, assignment)
             check_live(connection, row, now)
             id_, count = new_id(), len(opening)
-            head = {"id": id_, "owner": owner, "title": "", "bot": bot, "persona": profile, "created": now}
-            connection.execute(
-                ADD_CONVERSATION, head | {"updated": now, "next_position": count, "turn_count": count, "revision": 0}
-            )
+            head = {"id": id_, "owner": owner, "title": "", "bot": bot, "persona": profile, "evidence": None}
+            head |= {"created": now, "updated": now, "next_position": count, "turn_count": count, "revision": 0}
+            ADD_CONVERSATION.run(connection, head)
             turns = [
                 turn_row(StoredTurn(new_id(), id_, position, speaker, text, now, "done"))
                 for position, (speaker, text) in enumerate(opening)

@@ -6,11 +6,12 @@ conversation queue up instead of deadlocking (SQLite locks the whole database an
 fixed number of rows, however long the conversation is.
 """
 
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, TypeVar, get_args
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
@@ -33,6 +34,7 @@ from tertulia.store.records import (
     NotFound,
     StoredExchange,
     StoredTurn,
+    TurnEnd,
     Unset,
 )
 from tertulia.store.revisions import latest_attempt
@@ -47,9 +49,16 @@ from tertulia.store.statements import (
 )
 from tertulia.store.validation import check_id, check_names, check_text, json_value
 
+T = TypeVar("T")
+
 TITLE_LENGTH = 60
 Admit = Callable[[Conversation], None]
 """Called with the conversation before a message is added to it; raises to refuse the message."""
+
+Answer = Callable[[StoredExchange], TurnEnd | None]
+"""Called with a message and its pending reply before they are stored; gives the reply's end if it is known at once.
+
+It runs inside of the transaction, on the thread that writes for everybody: it must be quick, and must not raise."""
 
 AdmitTurn = Callable[[Sequence[StoredTurn]], None]
 """Called with the current turns before another one is added to them; raises to refuse it."""
@@ -85,23 +94,11 @@ class ConversationStore(ConversationReader):
         evidence: Sequence[Evidence] = (),
     ) -> Conversation:
         """Add a conversation without turns."""
-        check_names(owner=owner, bot=bot, id=id)
-        check_text(title, "title")
-        now = datetime.now(UTC)
-        new = Conversation(id or new_id(), owner, title, bot, persona, now, now, evidence=tuple(evidence))
-        row = {"id": new.id, "owner": owner, "title": title, "bot": bot, "persona": _persona_json(persona)}
-        row |= {"evidence": _evidence_json(evidence), "next_position": 0, "created": now, "updated": now}
+        return self._database.write(_creating(owner, bot, persona, title, id, evidence))
 
-        def add(connection: Connection) -> Conversation:
-            try:
-                connection.execute(sql.ADD_CONVERSATION, row)
-            except IntegrityError:
-                raise UsageError(
-                    f"A conversation {new.id!r} exists already.", hint="Omit the id to get a new one."
-                ) from None
-            return new
-
-        return self._database.write(add)
+    def start_create(self, owner: str, bot: str, persona: Persona | None = None) -> Future[Conversation]:
+        """`create`, without waiting for it: the future resolves, on a thread of the database, when it is on disk."""
+        return self._database.submit(_creating(owner, bot, persona, "", None, ()), _same)
 
     def update(
         self,
@@ -154,9 +151,13 @@ class ConversationStore(ConversationReader):
         key: str,
         bot: str | None = None,
         admit: Admit | None = None,
+        answer: Answer | None = None,
     ) -> Future[StoredExchange]:
-        """`say`, without waiting for it: the future resolves, on a thread of the database, when it is on disk."""
-        return self._database.submit(self._saying(id, owner, text, key, bot, admit), self._keep)
+        """`say`, without waiting for it: the future resolves, on a thread of the database, when it is on disk.
+
+        If `answer` knows the reply at once, it is stored together with the message, and is never pending.
+        """
+        return self._database.submit(self._saying(id, owner, text, key, bot, admit, answer), self._keep)
 
     def _saying(
         self,
@@ -166,6 +167,7 @@ class ConversationStore(ConversationReader):
         key: str,
         bot: str | None,
         admit: Admit | None,
+        answer: Answer | None = None,
     ) -> _Adding:
         check_text(text, "message")
 
@@ -173,13 +175,18 @@ class ConversationStore(ConversationReader):
             now, position = datetime.now(UTC), row.next_position
             user = StoredTurn(new_id(), id, position, "user", text, now, "done")
             reply = StoredTurn(new_id(), id, position + 1, "bot", "", now, "pending", bot or row.bot)
+            exchange = StoredExchange(user, reply, True, sql.head_record(row), tuple(current))
+            settled: tuple[StoredTurn, ...] = (*current, user)
+            if answer is not None and (end := answer(exchange)) is not None:
+                reply = replace(reply, **_checked(end)._asdict())
+                exchange = replace(exchange, bot=reply)
+                settled = (*settled, replace(reply, reply=None))
             sql.ADD_TURNS.run(connection, turn_row(user, key=key), turn_row(reply, server=self._leases.server))
             changes = {"title": row.title or title_from(text), "turn_count": row.turn_count + 2}
             sql.TOUCH_SAID.run(
                 connection, {"conversation": id, "updated": now, "next_position": position + 2} | changes
             )
-            exchange = StoredExchange(user, reply, True, sql.head_record(row), tuple(current))
-            return _Added(exchange, Version(row.created, row.revision), (*current, user))
+            return _Added(exchange, Version(row.created, row.revision), settled)
 
         return self._adding(id, owner, key, bot, admit, add)
 
@@ -404,22 +411,46 @@ class ConversationStore(ConversationReader):
         return added.exchange
 
 
-def _same(turn: StoredTurn) -> StoredTurn:
-    return turn
+def _same(result: T) -> T:
+    return result
+
+
+def _creating(
+    owner: str,
+    bot: str,
+    persona: Persona | None,
+    title: str,
+    id: str | None,  # noqa: A002
+    evidence: Sequence[Evidence],
+) -> Callable[[Connection], Conversation]:
+    """A unit of work that adds a conversation."""
+    check_names(owner=owner, bot=bot, id=id)
+    check_text(title, "title")
+    now = datetime.now(UTC)
+    new = Conversation(id or new_id(), owner, title, bot, persona, now, now, evidence=tuple(evidence))
+    row = {"id": new.id, "owner": owner, "title": title, "bot": bot, "persona": _persona_json(persona)}
+    row |= {"evidence": _evidence_json(evidence), "next_position": 0, "turn_count": 0, "revision": 0}
+    row |= {"created": now, "updated": now}
+
+    def add(connection: Connection) -> Conversation:
+        try:
+            sql.ADD_CONVERSATION.run(connection, row)
+        except (IntegrityError, sqlite3.IntegrityError):  # SQLAlchemy's, or the driver's own
+            raise UsageError(
+                f"A conversation {new.id!r} exists already.", hint="Omit the id to get a new one."
+            ) from None
+        return new
+
+    return add
 
 
 def _finishing(
     turn_id: str, text: str | None, status: FinalStatus, reply: dict[str, Json] | None, error: str | None
 ) -> Callable[[Connection], StoredTurn]:
     """A unit of work that ends a pending turn."""
-    if status not in get_args(FinalStatus):
-        allowed = " or ".join(get_args(FinalStatus))
-        raise UsageError(f"A turn cannot end as {status!r}.", hint=f"Its final status is {allowed}.")
     check_id(turn_id, "turn")
-    check_text(text or "", "reply")
-    check_text(error or "", "error")
-    record: Any = json_value(reply, "reply")
-    values = {"turn": turn_id, "status": status, "error": error, "reply": record}
+    record = _checked(TurnEnd(text or "", status, reply, error)).reply
+    values: dict[str, Any] = {"turn": turn_id, "status": status, "error": error, "reply": record}
     statement = sql.FINISH_AS_SAVED
     if text is not None:
         values["text"], statement = text, sql.FINISH
@@ -434,6 +465,17 @@ def _finishing(
         return turn_record(row)
 
     return end
+
+
+def _checked(end: TurnEnd) -> TurnEnd:
+    """The end of a turn as it can be stored; raises if it cannot."""
+    if end.status not in get_args(FinalStatus):
+        allowed = " or ".join(get_args(FinalStatus))
+        raise UsageError(f"A turn cannot end as {end.status!r}.", hint=f"Its final status is {allowed}.")
+    check_text(end.text, "reply")
+    check_text(end.error or "", "error")
+    record: Any = json_value(end.reply, "reply")
+    return end._replace(reply=record)
 
 
 def title_from(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -9,9 +10,9 @@ from sqlalchemy import Connection
 
 from tertulia.core.errors import UsageError
 from tertulia.store import statements as sql
-from tertulia.store.records import Conversation, ConversationSummary, NotFound, StoredTurn
-from tertulia.store.revisions import Revisions
-from tertulia.store.statements import owned_row, read_conversation, read_turns
+from tertulia.store.records import Conversation, ConversationPage, ConversationSummary, NotFound, StoredTurn
+from tertulia.store.revisions import Revisions, attempt_counts
+from tertulia.store.statements import owned_row, read_conversation, read_turns, turn_record
 from tertulia.store.validation import check_id, check_names
 
 MAX_POSITION = 2**31 - 1
@@ -57,11 +58,31 @@ class ConversationReader(Revisions):
         check_names(owner=owner)
         check_id(conversation, "conversation")
         _check_limit(limit)
-        position = MAX_POSITION if before is None else max(0, min(before, MAX_POSITION))
+        position = _position(before)
 
         def read(connection: Connection) -> tuple[StoredTurn, ...]:
             owned_row(connection, conversation, owner)
-            return read_turns(connection, sql.LAST_TURNS, id=conversation, before=position, limit=limit)[::-1]
+            return _last_turns(connection, conversation, position, limit)
+
+        return self._database.read(read)
+
+    def page(self, id: str, owner: str, *, limit: int, before: int | None = None) -> ConversationPage:  # noqa: A002
+        """A conversation with its last current turns, at most `limit`: of all, or of those at positions below `before`.
+
+        What a chat page needs to show it, read in one transaction.
+        """
+        check_names(owner=owner)
+        check_id(id, "conversation")
+        _check_limit(limit)
+
+        def read(connection: Connection) -> ConversationPage:
+            head = sql.head_record(owned_row(connection, id, owner))
+            found = _last_turns(connection, id, _position(before), limit + 1)
+            turns = found[-limit:] if limit else ()
+            counts = attempt_counts(connection, id, start=turns[0].position if turns else 0)
+            return ConversationPage(
+                replace(head, turns=turns), counts, turns[0].position if len(found) > limit else None
+            )
 
         return self._database.read(read)
 
@@ -91,6 +112,15 @@ class ConversationReader(Revisions):
         """Turns by id, pending ones with their text so far, erased ones not at all. For servers: checks no owner."""
         rows = self._database.read(lambda c: read_turns(c, sql.BY_IDS, turns=list(turn_ids)))
         return {turn.id: turn for turn in rows}
+
+
+def _last_turns(connection: Connection, id: str, before: int, limit: int) -> tuple[StoredTurn, ...]:  # noqa: A002
+    rows = sql.LAST_TURNS.rows(connection, {"id": id, "before": before, "limit": limit})
+    return tuple(map(turn_record, reversed(rows)))
+
+
+def _position(before: int | None) -> int:
+    return MAX_POSITION if before is None else max(0, min(before, MAX_POSITION))
 
 
 def _check_limit(limit: int) -> None:

@@ -6,7 +6,7 @@ Whoever holds one can keep it, compare it or pass it to another thread.
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from tertulia.core.dialogue import Evidence, Json, Persona
 from tertulia.core.errors import TertuliaError
@@ -75,6 +75,16 @@ class Conversation:
     """What its next replies should rest on."""
 
 
+class ConversationPage(NamedTuple):
+    """A conversation with some of its turns."""
+
+    conversation: Conversation
+    attempts: dict[int, int]
+    """By position, the number of attempts at a reply or versions of a message, where there are several."""
+    earlier: int | None
+    """The position below which earlier turns are; None if there are none."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConversationSummary:
     """A conversation in a list; `turns` is the number of current turns."""
@@ -95,6 +105,15 @@ class SearchHit:
     bot: str
     updated: datetime
     text: str | None
+
+
+class TurnEnd(NamedTuple):
+    """How a bot's turn ends."""
+
+    text: str
+    status: FinalStatus
+    reply: dict[str, Json] | None = None
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from sqlalchemy import (
 
 from tertulia.core.errors import TertuliaError
 from tertulia.store.database import Database
+from tertulia.store.prepared import Prepared
 from tertulia.store.records import NotFound, SearchHit, StoredTurn
 from tertulia.store.schema import PENDING, conversations, turns
 from tertulia.store.statements import owned_row, touch, turn_record
@@ -33,12 +34,12 @@ _COLUMNS = [_T[field.name] for field in fields(StoredTurn)]
 
 _BY_ID = select(*_COLUMNS).where(_T.conversation == bindparam("id"), _T.id == bindparam("turn"))
 _AT = select(*_COLUMNS).where(_T.conversation == bindparam("id"), _T.position == bindparam("position"))
-_REGENERATED = (
+_REGENERATED = Prepared(
     select(_T.position, func.max(_T.attempt))
     .where(_T.conversation == bindparam("id"), _T.attempt > 1, _T.position >= bindparam("start"))
     .group_by(_T.position)
 )
-_EDITED = (
+_EDITED = Prepared(
     select(_T.id, _T.replaces, _T.position)
     .where(_T.conversation == bindparam("id"), _T.speaker == "user", _T.replaces.is_not(None))
     .order_by(_T.position)
@@ -112,21 +113,6 @@ class Revisions:
 
         return self._database.read(read)
 
-    def attempt_counts(self, id: str, owner: str, *, start: int = 0) -> dict[int, int]:  # noqa: A002
-        """By position from `start` on, how many attempts at a reply or versions of a message there are, if several."""
-        check_names(owner=owner)
-        check_id(id, "conversation")
-
-        def read(connection: Connection) -> dict[int, int]:
-            owned_row(connection, id, owner)
-            counts: dict[int, int] = dict(connection.execute(_REGENERATED, {"id": id, "start": start}).all())
-            versions: dict[str, int] = {}
-            for turn, replaces, position in connection.execute(_EDITED, {"id": id}):
-                counts[position] = versions[turn] = versions.get(replaces, 1) + 1
-            return counts
-
-        return self._database.read(read)
-
     def search(self, owner: str, words: Sequence[str], *, limit: int = 50) -> list[SearchHit]:
         """The owner's conversations with all these words in the title or in one turn, the last updated first.
 
@@ -147,6 +133,15 @@ class Revisions:
             .limit(limit)
         )
         return self._database.read(lambda c: [SearchHit(*row) for row in c.execute(query)])
+
+
+def attempt_counts(connection: Connection, id: str, *, start: int) -> dict[int, int]:  # noqa: A002
+    """By position from `start` on, how many attempts at a reply or versions of a message there are, if several."""
+    counts: dict[int, int] = {row[0]: row[1] for row in _REGENERATED.rows(connection, {"id": id, "start": start})}
+    versions: dict[str, int] = {}
+    for turn, replaces, position in _EDITED.rows(connection, {"id": id}):
+        counts[position] = versions[turn] = versions.get(replaces, 1) + 1
+    return counts
 
 
 def latest_attempt(connection: Connection, turn: StoredTurn) -> int:

@@ -77,7 +77,7 @@ OWNED, OWNED_LOCKED = Prepared(_OWNED), Prepared(_OWNED.with_for_update())
 HEAD_LOCKED = Prepared(_HEAD.with_for_update())
 HISTORY = select(*_COLUMNS).where(_OF_CONVERSATION).order_by(_T.position, _T.attempt)
 CURRENT = HISTORY.where(_T.current)
-LAST_TURNS = (
+LAST_TURNS = Prepared(
     select(*_COLUMNS)
     .where(_OF_CONVERSATION, _T.current, _T.position < bindparam("before"))
     .order_by(_T.position.desc())
@@ -95,7 +95,7 @@ AT = HISTORY.where(_T.position == bindparam("position"), _T.attempt == bindparam
 BY_ID = select(*_COLUMNS).where(_OF_TURN)
 BY_IDS = select(*_COLUMNS).where(_T.id.in_(bindparam("turns", expanding=True)))
 
-ADD_CONVERSATION = insert(conversations)
+ADD_CONVERSATION = Prepared(insert(conversations), *HeadRow._fields)
 ADD_TURNS = Prepared(insert(turns), *_NAMES, "key", "server")
 TOUCH = update(conversations).where(_C.id == bindparam("conversation"))
 TOUCH_SAID = Prepared(TOUCH, "title", "next_position", "turn_count", "updated")

@@ -30,7 +30,12 @@ log = logging.getLogger(__name__)
 
 OnPiece = Callable[[str], None]
 """Called on the worker's thread with each piece of a reply; must return immediately."""
+ReplyNow = Callable[[Ask], Reply | None]
+"""Replies on the caller's thread; None if the ask has to be submitted."""
 WorkerState = Literal["idle", "busy", "stalled", "closed"]
+INSTANT_CHARACTERS = 500
+"""How long a text may be that an instant bot is asked about at once: few messages are longer. The worst strings of this
+length take `generic` a quarter of a millisecond."""
 NOBODY = ""
 """The owner of asks without an owner: they share one queue, which has no limit of its own."""
 
@@ -137,6 +142,8 @@ class Worker:
         self.streams = self._continuous is not None or self._streaming is not None
         self.max_batch = max(1, min(max_batch, traits.max_batch or max_batch))
         self.max_waiting, self.max_per_owner = max_waiting, max_per_owner
+        self.reply_now: ReplyNow | None = self._reply_now if traits.instant else None
+        """Asks an instant bot on the caller's thread; None for all others."""
         self.stall_after = float("inf") if traits.uses_terminal else stall_after  # people may take their time
         threads = max(1, traits.parallel)
         self._places = threads * self.max_batch
@@ -220,6 +227,17 @@ class Worker:
             self._waiting.put(owner, job)
             self._change.notify()
         return job
+
+    def _reply_now(self, ask: Ask) -> Reply | None:
+        """The reply to a short text. After a failure the ask is to be submitted: the queue can deal with it."""
+        if self._closed or len(ask.last) > INSTANT_CHARACTERS:
+            return None
+        try:
+            (reply,) = self.bot.reply([ask])
+        except (Exception, SystemExit):
+            log.exception("The bot %r failed, and is asked again", self.name)
+            return None
+        return reply
 
     def close(self, wait: float = 0.0) -> None:
         """Accept no more asks, give the accepted ones `wait` seconds to finish, then cancel the rest."""

@@ -3,6 +3,7 @@
 import re
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,20 +27,23 @@ class AskBuilder:
     """Makes asks, and keeps the turns of recent dialogues, so that a long one is not converted for every message.
 
     A store gives the same objects for the turns it has cached: if the last one of a kept context is at the same index
-    of a new one, so are all before it. Used on the event loop only.
+    of a new one, so are all before it. Thread-safe.
     """
 
     def __init__(self, max_characters: int = 20_000_000) -> None:
         self._max_characters = max_characters
         self._characters = 0
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._lock = Lock()
 
     def ask_for(self, exchange: StoredExchange) -> Ask:
         """What the bot has to answer. The seed comes from the turn's id, so another attempt gives another reply."""
         head = exchange.conversation
+        with self._lock:
+            context = self._context(head.id, exchange.context)
         dialogue = Dialogue(
             id=head.id,
-            turns=self._context(head.id, exchange.context) + _readable([exchange.user]),
+            turns=context + _readable([exchange.user]),
             personas={BOT: head.persona} if head.persona else {},
             evidence=head.evidence,
         )

@@ -3,8 +3,9 @@ reply is finished and stored all the same, and the same visitor can come back an
 
 A message costs two transactions (`ConversationStore.start_say` and `.start_finish`) and two wake-ups of the event loop;
 a streamed reply also has its text saved as it goes (`progress`). Its way is event loop, store, event loop, bot, store,
-event loop: no thread waits for another one, because each switch costs more than the work. Other calls of the store
-block, and run on threads of their own. Pending replies are touched on the event loop only, and need no locks.
+event loop: no thread waits for another one, because each switch costs more than the work. An instant bot is asked by
+the thread of the store, inside of the one transaction that stores message and reply. Other calls of the store block,
+and run on threads of their own. Pending replies are touched on the event loop only, and need no locks.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -20,8 +22,9 @@ from tertulia.core.errors import BotError, StoreError, TertuliaError
 from tertulia.core.reply import Ask, Reply
 from tertulia.core.text import clean
 from tertulia.store import Conversation, ConversationStore, NotFound, StoredExchange, StoredTurn
+from tertulia.store.records import TurnEnd
 from tertulia.talk.bot import Bot
-from tertulia.talk.worker import Busy, Job, OnPiece
+from tertulia.talk.worker import Busy, Job, OnPiece, ReplyNow
 from tertulia.web.asks import AskBuilder, reply_record
 from tertulia.web.errors import log_failure, reference_of
 from tertulia.web.pending import PendingReply
@@ -36,6 +39,9 @@ SHUTDOWN_REASON = "The server was shut down before this reply was finished."
 
 class ReplyWorker(Protocol):
     """What generates replies: a bot's worker."""
+
+    reply_now: ReplyNow | None
+    """Replies at once, if the bot is quicker than a switch to its thread."""
 
     @property
     def bot(self) -> Bot:
@@ -84,8 +90,8 @@ class ReplyService:
 
     async def say(self, conversation: str, owner: str, text: str, key: str) -> StartedReply:
         """Store a message and start the reply to it; a key that was used before attaches to the reply of then."""
-        write = partial(self._store.start_say, conversation, owner, text, key=key, admit=self._admit)
-        return await self._start(owner, lambda: on_loop(write()))
+        write = partial(self._store.start_say, conversation, owner, text, key=key)
+        return await self._start(owner, lambda: on_loop(write(admit=self._admit, answer=self._answer_now)))
 
     async def regenerate(self, conversation: str, owner: str, key: str) -> StartedReply:
         """Start another reply in place of the last one."""
@@ -138,6 +144,10 @@ class ReplyService:
     async def _submit(self, exchange: StoredExchange, owner: str) -> PendingReply:
         if not exchange.is_new:
             return await self._attach_to(exchange.bot, owner)
+        if exchange.bot.status != "pending":  # stored together with the message
+            ended = PendingReply(replace(exchange.bot, text=""), owner)  # nobody has seen a piece of it
+            ended.finish(exchange.bot)
+            return ended
         pending = self._pending[exchange.bot.id] = PendingReply(exchange.bot, owner)
         loop = asyncio.get_running_loop()
         try:
@@ -208,7 +218,7 @@ class ReplyService:
         outcome: _Outcome | None = None
         try:
             outcome = self._outcome(pending, done)
-            stored = self._store.start_finish(pending.turn.id, **outcome.values)
+            stored = self._store.start_finish(pending.turn.id, **outcome.end._asdict())
         except Exception as error:
             self._threads.submit(self._on_not_stored, loop, pending, outcome, error)
         else:
@@ -218,16 +228,12 @@ class ReplyService:
         """What is to be stored of a reply, or of the error of the bot."""
         error = done.exception()
         if error is None:
-            reply = done.result()
-            stopped = reply.finish == "cancelled"
-            values: dict[str, Any] = {"text": clean(reply.text), "status": "stopped" if stopped else "done"}
-            record = reply_record(reply, pending.job.ask if pending.job else None)
-            return _Outcome(values | {"reply": record, "error": pending.stop_reason if stopped else None})
+            return _Outcome(_end_of(done.result(), pending.job.ask if pending.job else None, pending.stop_reason))
         if not isinstance(error, TertuliaError):
             error = BotError(f"The bot failed ({type(error).__name__}).")
         log_failure(error, reference_of(pending.turn.id), **self._describe(pending.turn))
         text = clean(pending.job.text) if pending.job else ""
-        return _Outcome({"text": text, "status": "failed", "error": clean(error.message)}, error)
+        return _Outcome(TurnEnd(text, "failed", error=clean(error.message)), error)
 
     def _describe(self, turn: StoredTurn) -> dict[str, object]:
         """What the log says about a failed turn."""
@@ -243,6 +249,19 @@ class ReplyService:
         if self._closing:
             raise Busy("The server is shutting down.", hint="Try again in a moment.")
         self._worker(conversation.bot).check_room(owner=conversation.owner)
+
+    def _answer_now(self, exchange: StoredExchange) -> TurnEnd | None:
+        """The reply of a bot that is quicker than a switch to its thread: stored together with the message."""
+        try:
+            reply_now = self._worker(exchange.bot.bot or exchange.conversation.bot).reply_now
+            if reply_now is None:
+                return None
+            ask = self._asks.ask_for(exchange)
+            reply = reply_now(ask)
+            return None if reply is None else _end_of(reply, ask)
+        except Exception:  # the message must be stored all the same
+            log.exception("Could not reply at once")
+            return None
 
     def _on_finished(
         self, loop: asyncio.AbstractEventLoop, pending: PendingReply, outcome: "_Outcome", stored: Future[StoredTurn]
@@ -266,7 +285,7 @@ class ReplyService:
         try:
             if outcome is None or not isinstance(error, StoreError):
                 raise error
-            turn, failure = _retry(partial(self._store.finish, pending.turn.id, **outcome.values)), outcome.error
+            turn, failure = _retry(partial(self._store.finish, pending.turn.id, **outcome.end._asdict())), outcome.error
         except TertuliaError as store_error:
             failure = store_error
         except Exception:
@@ -288,10 +307,17 @@ class ReplyService:
 class _Outcome(NamedTuple):
     """What is stored of a reply that has ended."""
 
-    values: dict[str, Any]
-    """The arguments of `ConversationStore.finish`."""
+    end: TurnEnd
     error: TertuliaError | None = None
     """The bot's error, if it failed."""
+
+
+def _end_of(reply: Reply, ask: Ask | None, stop_reason: str | None = None) -> TurnEnd:
+    """What is stored of a reply."""
+    record = reply_record(reply, ask)
+    if reply.finish == "cancelled":
+        return TurnEnd(clean(reply.text), "stopped", record, stop_reason)
+    return TurnEnd(clean(reply.text), "done", record)
 
 
 def _retry(write: Callable[[], StoredTurn]) -> StoredTurn:

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -16,7 +15,7 @@ from tertulia.core.dialogue import Evidence, Persona
 from tertulia.core.errors import TertuliaError, UnknownName
 from tertulia.core.reply import Ask, Reply
 from tertulia.store import UNSET, Conversation, ConversationStore, ConversationSummary, Database, StoredTurn
-from tertulia.store.records import NotFound, SearchHit, Unset
+from tertulia.store.records import ConversationPage, NotFound, SearchHit, Unset
 from tertulia.store.timed import TimedDatabase
 from tertulia.store.usage import StoredUsage, usage_of
 from tertulia.talk.bot import Bot
@@ -26,6 +25,7 @@ from tertulia.web.config import LazyBot, ServeConfig
 from tertulia.web.grounding import GroundingService
 from tertulia.web.limits import Limiter, Limits, current_admission
 from tertulia.web.metrics import Metrics
+from tertulia.web.progress import on_loop
 from tertulia.web.replies import ReplyService, ReplyWorker
 
 log = logging.getLogger(__name__)
@@ -84,6 +84,14 @@ class ObservedWorker(Worker):
         release = admission.hold() if admission is not None else None
         job.done.add_done_callback(partial(self._on_done, time.monotonic(), release))
         return job
+
+    def _reply_now(self, ask: Ask) -> Reply | None:
+        """The reply of an instant bot, counted like all others."""
+        started = time.monotonic()
+        reply = super()._reply_now(ask)
+        if reply is not None:
+            self._metrics.on_reply(self.name, time.monotonic() - started, reply)
+        return reply
 
     def _on_done(self, started: float, release: Callable[[], None] | None, done: Future[Reply]) -> None:
         with self._lock:
@@ -268,16 +276,6 @@ class Services:
                 log.info("The bot %r is ready after %.1f s", name, time.monotonic() - start)
 
 
-class ConversationPage(NamedTuple):
-    """A conversation with some of its turns."""
-
-    conversation: Conversation
-    attempts: dict[int, int]
-    """By position, the number of attempts at a reply or versions of a message, where there are several."""
-    earlier: int | None
-    """The position below which earlier turns are; None if there are none."""
-
-
 class AnsweredMessage(NamedTuple):
     """A reply and the text that it answers."""
 
@@ -299,7 +297,9 @@ class OwnedConversations:
 
     async def create(self, bot: str, persona: Persona | None, evidence: Sequence[Evidence] = ()) -> Conversation:
         """Add a conversation without turns."""
-        return await self._run(self._store.create, self.owner, bot, persona, evidence=evidence)
+        if evidence:  # it may be long, and is encoded first
+            return await self._run(self._store.create, self.owner, bot, persona, evidence=evidence)
+        return await on_loop(self._store.start_create(self.owner, bot, persona))
 
     async def get(self, id: str) -> Conversation:  # noqa: A002 - an id is called id everywhere
         """A conversation with its current turns."""
@@ -346,16 +346,19 @@ class OwnedConversations:
         before = self._store.turns(id, self.owner, limit=1, before=reply.position)
         return AnsweredMessage(before[-1].text if before else "", reply)
 
-    async def page(self, id: str, *, limit: int, before: int | None = None) -> ConversationPage:  # noqa: A002
-        """A conversation with its last current turns: of all, or of those at positions below `before`."""
-        return await self._run(self._page, id, limit, before)
+    async def page(
+        self,
+        id: str,  # noqa: A002
+        encode: Callable[[ConversationPage], T],
+        *,
+        limit: int,
+        before: int | None = None,
+    ) -> T:
+        """A conversation with its last turns: of all, or of those at positions below `before`.
 
-    def _page(self, id: str, limit: int, before: int | None) -> ConversationPage:  # noqa: A002
-        head = self._store.head(id, self.owner)
-        turns = self._store.turns(id, self.owner, limit=limit + 1, before=before)
-        shown = turns[-limit:]
-        counts = self._store.attempt_counts(id, self.owner, start=shown[0].position if shown else 0)
-        return ConversationPage(replace(head, turns=shown), counts, shown[0].position if len(turns) > limit else None)
+        It is encoded on the same thread, which saves a switch to another one.
+        """
+        return await self._run(lambda: encode(self._store.page(id, self.owner, limit=limit, before=before)))
 
     async def choose(self, id: str, turn: str) -> StoredTurn:  # noqa: A002
         """Make another attempt at the last reply the current one."""

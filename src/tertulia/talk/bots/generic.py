@@ -8,6 +8,7 @@ from tertulia import __version__
 from tertulia.core.config import Config
 from tertulia.core.reply import Ask, Provenance, Reply
 from tertulia.core.text import is_question, words
+from tertulia.talk.bot import BotTraits
 
 
 class GenericOptions(Config):
@@ -24,6 +25,7 @@ class GenericBot:
 
     Options: ClassVar[type[Config]] = GenericOptions
     target_help: ClassVar[str] = ""
+    traits = BotTraits(instant=True)
     summary = 'Says "I don\'t know." to questions and "ok" to everything else.'
 
     def __init__(self, options: GenericOptions | None = None) -> None:

@@ -6,13 +6,12 @@ from typing import Any
 from tertulia.core.dialogue import Json, Persona
 from tertulia.core.text import squash
 from tertulia.store import ConversationSummary, StoredTurn
-from tertulia.store.records import SearchHit
+from tertulia.store.records import ConversationPage, SearchHit
 from tertulia.talk.bot import traits_of
 from tertulia.talk.worker import Worker
 from tertulia.web.errors import visible_error
 from tertulia.web.grounding import stored_evidence
 from tertulia.web.page.markdown import markup, may_have_markup
-from tertulia.web.services import ConversationPage
 from tertulia.web.threads import on_thread
 
 EXCERPT_CHARS = 90

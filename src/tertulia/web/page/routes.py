@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from tertulia.store import UNSET, NotFound, StoredTurn
-from tertulia.store.records import SearchHit
+from tertulia.store.records import ConversationPage, SearchHit
 from tertulia.web.deps import AppServices, VisitorConversations
 from tertulia.web.grounding import stored_evidence
 from tertulia.web.middleware import new_cookie
@@ -31,7 +31,7 @@ from tertulia.web.page.schemas import ConversationId, TurnId, errors
 from tertulia.web.page.stream import follow, respond, user_event
 from tertulia.web.replies import StartedReply
 from tertulia.web.responses import EVENT_STREAM, EventStream, Json
-from tertulia.web.services import ConversationPage, Services
+from tertulia.web.services import Services
 from tertulia.web.threads import on_thread, on_thread_if_long
 
 router = APIRouter(prefix="/api", tags=["page"])
@@ -98,8 +98,9 @@ async def search(
 async def create(body: schemas.NewConversation, services: AppServices, conversations: VisitorConversations) -> Response:
     """Start a conversation."""
     services.worker(body.bot)
-    persona = await on_thread(schemas.persona_of, body.persona)
-    created = await conversations.create(body.bot, persona, await on_thread(schemas.evidence_of, body.evidence))
+    persona = await on_thread(schemas.persona_of, body.persona) if body.persona else None
+    evidence = await on_thread(schemas.evidence_of, body.evidence) if body.evidence else ()
+    created = await conversations.create(body.bot, persona, evidence)
     return Json(page_out(ConversationPage(created, {}, None)), 201)
 
 
@@ -112,8 +113,8 @@ async def get(
     limit: PageSize = schemas.PAGE_TURNS,
 ) -> Response:
     """Get a conversation with its last turns, or with those at positions below `before`."""
-    page = await conversations.page(id, limit=limit, before=before)
-    return await on_thread(_page, page, markdown=services.config.markdown)
+    encode = partial(_page, markdown=services.config.markdown)
+    return await conversations.page(id, encode, limit=limit, before=before)
 
 
 @router.patch("/conversations/{id}", response_model=schemas.ConversationOut, responses=errors(403, 404, 413))

@@ -18,7 +18,7 @@ from tertulia.store.validation import NAME_LENGTH
 from tertulia.study.blinding import plain
 from tertulia.talk.bot import Bot
 from tertulia.talk.spec import make_bot
-from tertulia.talk.worker import Busy, Job, OnPiece, Worker
+from tertulia.talk.worker import Busy, Job, OnPiece, ReplyNow, Worker
 from tertulia.web.replies import ReplyWorker
 
 log = logging.getLogger(__name__)
@@ -62,6 +62,9 @@ class ShownJob(Job):
 
 class StudyWorker:
     """A worker that gives plain text in one piece, whatever the bot."""
+
+    reply_now: ReplyNow | None = None
+    """Not even an instant bot: what participants are shown is made of a job's reply."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
