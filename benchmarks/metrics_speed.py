@@ -80,16 +80,14 @@ def greedy(one: Floats, other: Floats) -> float:
 
 
 def peer(batch: Sequence[ReplyExample], vectors: WordVectors, rows: Mapping[str, list[int]]) -> Floats:
-    """All three metrics, pair by pair: (3, pairs). Texts that are not in `rows` are cut into words."""
+    """All three metrics, pair by pair: (3, pairs). Texts that are not in `rows` are cut into words, once."""
     columns = []
-    for similarity in (average, extrema, greedy):
-        values = []
-        for example in batch:
-            both = [rows.get(text) or look_up(vectors, text) for text in example[:2]]
-            one, other = (np.asarray(vectors.matrix[own], dtype=np.float64) for own in both)
-            values.append(similarity(one, other) if len(one) and len(other) else np.nan)
-        columns.append(values)
-    return np.array(columns)
+    for example in batch:
+        both = [rows.get(text) or look_up(vectors, text) for text in example[:2]]
+        one, other = (np.asarray(vectors.matrix[own], dtype=np.float64) for own in both)
+        defined = len(one) and len(other)
+        columns.append([measure(one, other) if defined else np.nan for measure in (average, extrema, greedy)])
+    return np.array(columns).T
 
 
 def batched(batch: Sequence[ReplyExample], vectors: WordVectors) -> Floats:
