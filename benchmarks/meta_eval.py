@@ -1,6 +1,6 @@
 """How well metrics agree with people on public ratings, and whether combinations of them agree better.
 
-    python benchmarks/meta_eval.py --data FOLDER [--quick] [--language-model] [--out FOLDER]
+    python benchmarks/meta_eval.py --data FOLDER [--quick] [--language-model [--bfloat16]] [--out FOLDER] [--sets fed]
 
 FOLDER has fed_data.json (FED), pc_usr_data.json (USR) and gupta_ratings.csv (Gupta et al.). Every metric of replies and
 conversations is held against the overall rating by `judge meta`; correlations are Spearman's over all units of all
@@ -11,7 +11,8 @@ people) is predicted by a model that was fitted on the other two, penalties chos
 and the Spearman is that of all out-of-fold predictions with the mean ratings (125 dialogues, 375 replies).
 That figure owes much to differences between systems; the Spearman within each system stands beside it. All feature sets
 and all methods are printed, also those that fail. FED's own metric has .209 on the overall quality of replies (Mehri
-and Eskenazi 2020). Metrics that need a language model take about an hour on two cores: --language-model adds them.
+and Eskenazi 2020). --language-model adds the metrics that need one, which takes half an hour of CPU time, in half
+precision a quarter; likelihoods are kept in the folder of --out, and a stopped run resumes from them.
 """
 
 import argparse
@@ -23,10 +24,12 @@ from pathlib import Path
 import numpy as np
 
 from common import finish
+from likelihood_cache import CachedScorer
 from tertulia.judge.correlation_tables import AGREEMENT, read_rows
 from tertulia.judge.human_ratings import RatedUnit, aspects_of, read_run
 from tertulia.judge.hybrid import HybridData, hybrid_data
 from tertulia.judge.meta import MetaConfig, match_values, named_metrics, run_meta, values_by_metric
+from tertulia.judge.reply_resources import language_model
 from tertulia.judge.report import save_judged
 from tertulia.judge.runs import JudgedRun, load_run
 from tertulia.metrics.conversation import CONVERSATION_METRICS
@@ -46,18 +49,21 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder with the three files")
     parser.add_argument("--out", type=Path, help="folder for the judged runs (default: a temporary one)")
     parser.add_argument("--language-model", action="store_true", help="also metrics that need a language model")
+    parser.add_argument("--bfloat16", action="store_true", help="the language model in half precision")
+    parser.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS))
     parser.add_argument("--quick", action="store_true", help="few metrics, few resamples")
     options = parser.parse_args()
     start, figures = time.perf_counter(), {}
     with tempfile.TemporaryDirectory() as temporary:
         out = options.out or Path(temporary)
-        for name, file in SETS.items():
-            run = judged(name, options.data / file, out / name, options)
+        for name in options.sets:
+            run = judged(name, options.data / SETS[name], out / name, options)
             figures |= print_metrics(name, run)
             figures |= print_combinations(name, run, resamples=200 if options.quick else 1000)
     figures["seconds"] = time.perf_counter() - start
-    settings = {"quick": options.quick, "language_model": options.language_model, "aspect": "overall"}
-    finish("meta_eval", figures, settings)
+    settings = {name: getattr(options, name) for name in ("quick", "language_model", "bfloat16", "sets")}
+    known = {name: value for name, value in figures.items() if not np.isnan(value)}
+    finish("meta_eval", known, {**settings, "aspect": "overall"})
 
 
 def judged(name: str, file: Path, folder: Path, options: argparse.Namespace) -> JudgedRun:
@@ -71,7 +77,11 @@ def judged(name: str, file: Path, folder: Path, options: argparse.Namespace) -> 
     if options.quick:
         chosen = [metric for metric in chosen if metric in QUICK]
     update = {"metrics": tuple(chosen), "resamples": 200 if options.quick else 1000}
-    run = run_meta(config.model_copy(update=update))
+    loaded = {}
+    if options.language_model:
+        kept = folder.with_name("likelihoods-bfloat16.jsonl" if options.bfloat16 else "likelihoods.jsonl")
+        loaded["language_model"] = CachedScorer(language_model(""), kept, bfloat16=options.bfloat16)
+    run = run_meta(config.model_copy(update=update), loaded=loaded)
     save_judged(run, folder)
     return load_run(folder)
 
@@ -142,7 +152,7 @@ def print_level(
         metric: correlate([own.get(one.unit, np.nan) for one in rated], hybrid_ratings(rated, aspect), resamples=100)
         for metric, own in columns.items()
     }
-    best = max(single, key=lambda metric: abs(single[metric].estimate.value))
+    best = max(single, key=lambda metric: np.nan_to_num(abs(single[metric].estimate.value)))
     print(f"  best single metric: {best} {single[best].estimate.value:.3f}")
     if (name, level) == ("fed", "turn"):
         print(f"  published FED metric: {PUBLISHED_FED}")

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from scipy.stats import rankdata
 
 from common import finish
+from likelihood_cache import CachedScorer
 from tertulia.core.text import words
 from tertulia.judge.replies import CHUNK
 from tertulia.judge.resources import load_resources
@@ -34,7 +34,6 @@ from tertulia.metrics.metric import Floats, ReplyExample
 from tertulia.metrics.registry import METRICS, metric_named
 from tertulia.models.generators.teachers import cached
 from tertulia.models.sentence_encoder import SentenceEncoder
-from tertulia.models.text_likelihood import TextScorer
 
 FAST = ("words per reply", "f1", "relatedness", "specificity by idf", "genericness")
 SLOW = (*(name for name in METRICS if name.startswith("follow-up")), "reply likelihood", "reply likelihood gain")
@@ -109,33 +108,6 @@ def _means(ratings: dict[str, list[Any]]) -> dict[str, float]:
 
 
 READERS = {"fed": read_fed, "usr": read_usr, "gupta": read_gupta}
-
-
-class CachedScorer:
-    """A language model whose results are kept in a file of JSON lines."""
-
-    def __init__(self, scorer: TextScorer, path: Path | None) -> None:
-        self.scorer, self.path = scorer, path
-        self.scores: dict[tuple[tuple[str, ...], str], tuple[float, int]] = {}
-        if path and path.is_file():
-            for line in path.read_text(encoding="utf-8").splitlines():
-                prompt, text, logprob, tokens = json.loads(line)
-                self.scores[tuple(prompt), text] = (logprob, tokens)
-
-    def log_likelihoods(
-        self, prompts: Sequence[tuple[str, ...]], continuations: Sequence[str]
-    ) -> list[tuple[float, int]]:
-        """From the file where it has them."""
-        turns = self.scorer.max_turns
-        keys = [(tuple(prompt[-turns:]), text) for prompt, text in zip(prompts, continuations, strict=True)]
-        new = [key for key in dict.fromkeys(keys) if key not in self.scores]
-        if new:
-            computed = self.scorer.log_likelihoods(*zip(*new, strict=True))
-            self.scores.update(zip(new, map(tuple, computed), strict=True))
-            if self.path:
-                with self.path.open("a", encoding="utf-8") as file:
-                    file.writelines(json.dumps([*key, *self.scores[key]]) + "\n" for key in new)
-        return [self.scores[key] for key in keys]
 
 
 def spearman(values: Floats, human: Floats, clusters: Sequence[str], *, seed: int = 0, resamples: int = 1000) -> Figure:
@@ -227,9 +199,7 @@ def main() -> None:
     resources = load_resources([metric_named(name) for name in names], {})
     if options.language_model:
         scorer = resources["language_model"]
-        if options.bfloat16:
-            scorer.model.model.to(torch.bfloat16)
-        resources["language_model"] = CachedScorer(scorer, options.cache)
+        resources["language_model"] = CachedScorer(scorer, options.cache, bfloat16=options.bfloat16)
     figures: dict[str, float] = {}
     for title in options.sets:
         rated = READERS[title](options.data)

@@ -12,6 +12,7 @@ from tertulia.judge.conversations import (
     ConversationsConfig,
     bots_of,
     conversation_example,
+    conversation_items,
     conversation_metrics,
     describe_files,
     judged_conversations,
@@ -43,6 +44,8 @@ def test_two_bots_are_judged_in_turn_and_one_with_itself_as_a_whole() -> None:
         ("generic", "d", (False, True, False, True)),
         ("run", "d (2)", (False, True, True)),
     ]
+    shown = [item.content["judged"] for item in conversation_items(judged)]  # the given opener is nobody's
+    assert shown == [[False, False, True, False], [False, True, False, True], [False, True, True]]
     by_file = judged_conversations([("duel", duel), ("alone", alone)], by="file")
     assert [(one.subject, one.example.judged) for one in by_file] == [
         ("duel", (False, True, True, True)),

@@ -16,8 +16,12 @@ from tertulia.corpus.load import save_dialogues  # noqa: E402
 from tertulia.judge.config import PerplexityConfig, PersonaSetting  # noqa: E402
 from tertulia.judge.perplexity import run_perplexity, target_views  # noqa: E402
 from tertulia.judge.replies import load_bot  # noqa: E402
+from tertulia.judge.reply_resources import language_model  # noqa: E402
 from tertulia.judge.runs import JudgedRun  # noqa: E402
+from tertulia.metrics.metric import ReplyExample  # noqa: E402
+from tertulia.metrics.registry import metric_named  # noqa: E402
 from tertulia.models.checkpoint import seal  # noqa: E402
+from tertulia.models.generator import DialogueView  # noqa: E402
 from tertulia.models.generators.seq2seq import Seq2Seq, Seq2SeqConfig  # noqa: E402
 from tertulia.models.hf.finetuned import FinetunedGenerator  # noqa: E402
 from tertulia.models.hf.lora import TuningConfig  # noqa: E402
@@ -122,3 +126,12 @@ def test_decoding_options_reach_chat_models(models: list[str]) -> None:
     assert load_bot(models[0]).bot.decoding.method == "greedy"
     assert load_bot(models[1], preset="meena-base").bot.decoding.method == "sample-and-rank"
     assert load_bot(f"{models[1]}?method=beam").bot.decoding.method == "beam"
+
+
+def test_a_fine_tuned_run_is_the_language_model_of_a_reply_metric(models: list[str]) -> None:
+    batch, metric = [ReplyExample("i love cats", context=("hi", "you?"))], metric_named("reply likelihood")
+    tuned, base = language_model(models[1]), language_model(models[0])
+    (value,), (other,) = (metric.measure(batch, {"language_model": one})[0].tolist() for one in (tuned, base))
+    nll = tuned.model.nll([DialogueView(("hi", "you?", "i love cats"), (True, False, True))], target_turns="last")
+    assert value == pytest.approx(-float(nll.total[0]) / int(nll.tokens[0]), abs=1e-4)
+    assert value != pytest.approx(other, abs=1e-3)

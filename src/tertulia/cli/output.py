@@ -18,6 +18,10 @@ from tertulia.core.progress import Pace, duration
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False)
+GAP = 2
+"""Spaces between two columns of a table."""
+MAX_WORD = 16
+"""Longer words of a cell may be broken rather than have a table in parts: paths, names of models."""
 
 
 def print_json(value: Any) -> None:
@@ -26,19 +30,43 @@ def print_json(value: Any) -> None:
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "") -> None:
-    """A table for people; cells are text, never markup."""
-    table = Table(
-        title=Text(title, style="table.title") if title else None,
-        title_justify="left",
-        box=None,
-        pad_edge=False,
-        header_style="bold",
-    )
-    for i, name in enumerate(head):
-        table.add_column(name, justify="right" if i else "left", overflow="fold")  # a truncated name is ambiguous
-    for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))
-    out.print(table)
+    """A table for people; cells are text, never markup. One that is too wide is printed in parts, below each other."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    for k, columns in enumerate(table_parts(head, cells, out.width)):
+        table = Table(
+            title=Text(title, style="table.title") if title and not k else None,
+            title_justify="left",
+            box=None,
+            pad_edge=False,
+            header_style="bold",
+        )
+        for i in columns:
+            table.add_column(head[i], justify="right" if i else "left", overflow="fold")  # a cut name is ambiguous
+        for row in cells:
+            table.add_row(*(Text(row[i]) for i in columns if i < len(row)))
+        if k:
+            out.print()
+        out.print(table)
+
+
+def table_parts(head: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[list[int]]:
+    """Which columns stand in each part, so that words need not be broken: the first one in all of them.
+
+    >>> table_parts(["bot", "sentiment", "coherence"], [["anna", "0.068 [0.007, 0.189]", "1"]], 80)
+    [[0, 1, 2]]
+    >>> table_parts(["bot", "sentiment", "coherence"], [["anna", "0.068 [0.007, 0.189]", "1"]], 20)
+    [[0, 1], [0, 2]]
+    """
+    columns = [[name, *(row[i] for row in rows if i < len(row))] for i, name in enumerate(head)]
+    widths = [min(MAX_WORD, max(map(len, " ".join(texts).split()), default=0)) + GAP for texts in columns]
+    parts, room = [[0]], width - sum(widths[:1])
+    for i, size in enumerate(widths[1:], 1):
+        if size > room and len(parts[-1]) > 1:
+            parts.append([0])
+            room = width - widths[0]
+        parts[-1].append(i)
+        room -= size
+    return parts if head else []
 
 
 def print_problems(problems: Problems) -> None:

@@ -27,6 +27,8 @@ _PART = rf"[^\W_](?:[^\W_]+|[{_COMBINING}]+)*"
 _WORD = re.compile(rf"{_PART}(?:['’\-]{_PART})*")
 # Nearly all texts are ASCII, where the same words take half the time.
 _ASCII_WORD = re.compile(r"[a-z0-9]++(?:['\-][a-z0-9]++)*+")
+# An apostrophe or hyphen that does not stand between two letters or digits; first comes what is searched for.
+_STRAY_JOINER = re.compile(r"['\-](?:(?<![a-z0-9].)|(?![a-z0-9]))")
 _ASCII_PLAIN = {c: chr(c).lower() if chr(c).isalnum() or chr(c) in "'-" else " " for c in range(128)}
 _ASCII_PLAIN_TEXTS = _ASCII_PLAIN | {0: "\0"}
 _TOGETHER = 256
@@ -100,16 +102,20 @@ def words_of_each(texts: Sequence[str]) -> list[list[str]]:
     >>> words_of_each(["Don't panic!", "", "José"])
     [["don't", 'panic'], [], ['josé']]
     """
-    listed: list[list[str]] = []
-    for start in range(0, len(texts), _TOGETHER):
-        part = texts[start : start + _TOGETHER]
-        joined = "\0".join(part)
-        if joined.isascii() and joined.count("\0") == len(part) - 1:
-            plain = joined.translate(_ASCII_PLAIN_TEXTS).split("\0")
-            listed += [_ASCII_WORD.findall(one) if "'" in one or "-" in one else one.split() for one in plain]
-        else:
-            listed += [words(text) for text in part]
-    return listed
+    blocks = (texts[start : start + _TOGETHER] for start in range(0, len(texts), _TOGETHER))
+    return [own for block in blocks for own in _words_of_block(block)]
+
+
+def _words_of_block(texts: Sequence[str]) -> list[list[str]]:
+    """The words of a few texts: together if they are ASCII, else those of the two halves."""
+    joined = "\0".join(texts)
+    if joined.isascii() and joined.count("\0") == len(texts) - 1:
+        plain = _STRAY_JOINER.sub(" ", joined.translate(_ASCII_PLAIN_TEXTS))
+        return list(map(str.split, plain.split("\0")))
+    if len(texts) == 1:
+        return [words(texts[0])]
+    half = len(texts) // 2
+    return _words_of_block(texts[:half]) + _words_of_block(texts[half:])
 
 
 def tokens(text: str) -> list[str]:

@@ -5,7 +5,7 @@ user names, or else everybody. In self-play of a bot with itself both sides are 
 each other, each is judged in turn, the other being its user. Consecutive turns of one speaker count as one.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -201,13 +201,13 @@ def conversation_example(dialogue: Dialogue, speakers: Iterable[str]) -> Convers
     Where the turns of a speaker have a provenance, only they are the bot's: the opening turn of self-play may be given.
     """
     wanted = set(speakers)
-    with_provenance = {turn.speaker for turn in dialogue.turns if _bot_of_turn(turn)}
+    own = _judged_turns(dialogue.turns, wanted)
     texts, judged, names = [], [], []
-    for name, run in groupby(dialogue.turns, key=lambda turn: turn.speaker):
+    for name, run in groupby(zip(dialogue.turns, own, strict=True), key=lambda pair: pair[0].speaker):
         turns = list(run)
         names.append(name)
-        texts.append("\n".join(turn.text for turn in turns))
-        judged.append(name in wanted and (name not in with_provenance or any(map(_bot_of_turn, turns))))
+        texts.append("\n".join(turn.text for turn, _ in turns))
+        judged.append(any(is_judged for _, is_judged in turns))
     personas = (dialogue.persona_of(name) for name in dialogue.speakers if name in wanted)
     persona = next((persona.sentences for persona in personas if persona), ())
     known = tuple((name, persona.sentences) for name, persona in dialogue.personas.items())
@@ -219,9 +219,19 @@ def conversation_items(conversations: Iterable[JudgedConversation]) -> Iterator[
     for one in conversations:
         turns = [_turn_content(turn) for turn in one.dialogue.turns]
         personas = {name: list(persona.sentences) for name, persona in one.dialogue.personas.items()}
-        judged = [speaker for speaker, name in names_of(one.dialogue).items() if name == one.subject]
-        more = {name: value for name, value in (("personas", personas), ("judged", judged)) if value}
+        own = {speaker for speaker, name in names_of(one.dialogue).items() if name == one.subject}
+        judged = _judged_turns(one.dialogue.turns, own) if own else []
+        more: dict[str, Json] = {"personas": dict(personas)} if personas else {}
+        more |= {"judged": list(judged)} if judged else {}
         yield JudgedItem(one.unit, {"turns": turns, "dialogue": one.dialogue.id, **more}, one.subject)
+
+
+def _judged_turns(turns: Sequence[Turn], speakers: Collection[str]) -> list[bool]:
+    """Which turns are judged: where a speaker's turns have a provenance, one without it was given to the bot."""
+    with_provenance = {turn.speaker for turn in turns if _bot_of_turn(turn)}
+    return [
+        turn.speaker in speakers and (turn.speaker not in with_provenance or bool(_bot_of_turn(turn))) for turn in turns
+    ]
 
 
 def _turn_content(turn: Turn) -> dict[str, Json]:

@@ -27,6 +27,8 @@ _NUMERIC = re.compile(r"(?:x |[-+−<])?[.\d]|-$|nan$|–$")
 _TOKEN = re.compile(r"(?:x |[-+−<])?(?:\d[\d,]*\d|\d)?(?:\.\d+)?(?:e[-+]?\d+)?")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """What makes a spreadsheet take a cell for a formula."""
+PRINTED_COLUMNS = 7
+"""Columns of figures with intervals that fit on a page, beside the first column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,30 +60,55 @@ def paragraph(text: str, *, quiet: bool = False) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]], *, label: str = "") -> str:
-    """A table. Numbers do not wrap and are aligned at their decimal points; columns of text are on the left."""
+    """A table. Numbers do not wrap and are aligned at their decimal points; columns of text are on the left.
+
+    On a screen a wide table scrolls. Paper does not, so there it is printed in parts of `PRINTED_COLUMNS` columns, each
+    with the first one.
+    """
     cells = [list(row) for row in rows]
     columns = [[str(row[i]) if i < len(row) else "" for row in cells] for i in range(len(head))]
     aligned = [_aligned(column) if _is_numeric(column) else None for column in columns]
+    name = f' role="region" aria-label="{escape(label)}" tabindex="0"' if label else ""
+    whole = _table(head, cells, aligned, range(len(head)), links=True)
+    if len(head) - 1 <= PRINTED_COLUMNS:
+        return f'<div class="wide"{name}>{whole}</div>'
+    parts = (range(start, min(start + PRINTED_COLUMNS, len(head))) for start in range(1, len(head), PRINTED_COLUMNS))
+    printed = "".join(_table(head, cells, aligned, (0, *part), links=False) for part in parts)
+    return f'<div class="wide screen"{name}>{whole}</div><div class="printed">{printed}</div>'
+
+
+def _table(
+    head: Sequence[str],
+    cells: Sequence[Sequence[object]],
+    aligned: Sequence[Sequence[str] | None],
+    columns: Sequence[int],
+    *,
+    links: bool,
+) -> str:
+    """Some columns of a table; without links, a cell is marked as its link would be."""
 
     def body() -> Iterator[str]:
         for r, row in enumerate(cells):
             yield "<tr>"
-            for i, cell in enumerate(row[: len(head)]):
-                numbers = aligned[i]
+            for i in columns:
+                if i >= len(row):
+                    continue
+                cell, numbers = row[i], aligned[i]
                 inner = (_breakable(str(cell)) if i == 0 else escape(str(cell))) if numbers is None else numbers[r]
                 if isinstance(cell, CellLink):
-                    inner = _button(cell, inner)
+                    inner = _button(cell, inner) if links else f'<span class="{_cell_class(cell)}">{inner}</span>'
                 tag = "th scope=row" if i == 0 and numbers is None else "td"
                 side = ' class="n"' if numbers is not None else ""
                 yield f'<{tag}{side} dir="auto">{inner}</{tag.split()[0]}>'
             yield "</tr>"
 
     top = "".join(
-        f'<th scope="col"{" class=n" if numbers is not None else ""}>{escape(name)}</th>' if name else "<td></td>"
-        for name, numbers in zip(head, aligned, strict=True)
+        f'<th scope="col"{" class=n" if aligned[i] is not None else ""}>{escape(head[i])}</th>'
+        if head[i]
+        else "<td></td>"
+        for i in columns
     )
-    name = f' role="region" aria-label="{escape(label)}" tabindex="0"' if label else ""
-    return f'<div class="wide"{name}><table><thead><tr>{top}</tr></thead><tbody>{"".join(body())}</tbody></table></div>'
+    return f"<table><thead><tr>{top}</tr></thead><tbody>{''.join(body())}</tbody></table>"
 
 
 def _breakable(text: str) -> str:
@@ -96,8 +123,11 @@ def _is_numeric(column: Sequence[str]) -> bool:
 
 def _button(cell: CellLink, inner: str) -> str:
     spoken = f'<span class="spoken"> {escape(cell.spoken)}</span>' if cell.spoken else ""
-    kind = f" {escape(cell.kind)}" if cell.kind else ""
-    return f'<button type="button" class="cell{kind}" data-cell="{cell.number}">{inner}{spoken}</button>'
+    return f'<button type="button" class="{_cell_class(cell)}" data-cell="{cell.number}">{inner}{spoken}</button>'
+
+
+def _cell_class(cell: CellLink) -> str:
+    return f"cell {escape(cell.kind)}" if cell.kind else "cell"
 
 
 def _aligned(column: Sequence[str]) -> list[str]:

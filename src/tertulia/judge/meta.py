@@ -84,14 +84,17 @@ class MetaConfig(Config):
     """Folder to save the judged run in: ratings, texts, the values of all metrics, and the report."""
 
 
-def run_meta(config: MetaConfig, progress: Progress | None = None) -> JudgedRun:
-    """Correlate metrics with the ratings in a file."""
-    progress = progress or Silent()
+def run_meta(
+    config: MetaConfig, progress: Progress | None = None, *, loaded: Mapping[str, Any] | None = None
+) -> JudgedRun:
+    """Correlate metrics with the ratings in a file; `loaded` are resources that the caller has already."""
+    progress, loaded = progress or Silent(), loaded or {}
     progress.step("Reading ratings")
     ratings = read_ratings(config.file, config.format)
     runs = [(Path(folder), load_run(Path(folder))) for folder in config.scores]
     metrics = named_metrics(config.metrics, ratings, so_far=config.so_far)
-    resources = load_resources(metrics, config.resource)
+    missing = [metric for metric in metrics if not loaded.keys() >= set(metric.needs)]
+    resources = {**load_resources(missing, config.resource), **loaded}
     computed = compute_scores(ratings, metrics, resources, progress, so_far=config.so_far)
     by_name = {metric.name: metric for metric in metrics}
     computed_names = dict.fromkeys(score.metric for score in computed)

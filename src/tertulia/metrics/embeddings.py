@@ -13,14 +13,14 @@ no value (nan). A vector of zeros has a cosine of 0 with everything. Only the fi
 vector count: greedy matching compares each with each.
 
 NumPy spends more time on being called than on ten words, so many texts are computed together: sums as one sparse matrix
-product, extremes word by word over texts sorted by length, and greedy matching for all pairs of similar lengths at
-once, where a shorter text is filled up with copies of its last word, which change no maximum.
+product, extremes word by word over texts sorted by length (`extreme_keys`), and greedy matching for all pairs of
+similar lengths at once, where a shorter text is filled up with copies of its last word, which change no maximum.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, repeat
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ from tertulia.metrics.metric import Metric, ReplyExample
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 AnyFloats = NDArray[np.floating]
+Keys = NDArray[np.unsignedinteger]
 Similarity = Literal["average", "extrema", "greedy"]
 VectorSource = Callable[[Collection[str]], Mapping[str, AnyFloats]]
 """From wanted words to the vectors of those that have one."""
@@ -52,6 +53,7 @@ class WordVectors:
         self._source = source
         self._missing: set[str] = set()
         self._units: AnyFloats | None = None
+        self._keys: Keys | None = None
         self._last: tuple[list[str], TextRows] | None = None
 
     @classmethod
@@ -100,6 +102,13 @@ class WordVectors:
             precise = unit_rows(np.asarray(self.matrix, dtype=np.float64))
             self._units = precise.astype(self.matrix.dtype, copy=False)
         return self._units
+
+    @property
+    def keys(self) -> Keys:
+        """The matrix as `extreme_keys`."""
+        if self._keys is None or len(self._keys) != len(self.matrix):
+            self._keys = extreme_keys(self.matrix)
+        return self._keys
 
     def encode(self, texts: Sequence[str]) -> "TextRows":
         """The rows of the first `MAX_WORDS` words of each text that have one."""
@@ -161,14 +170,15 @@ class TextPairs(NamedTuple):
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[str, str]]) -> "TextPairs":
-        """From the pairs themselves.
+        """From the pairs themselves; a text that occurs several times is there once.
 
         >>> TextPairs.of([("a", "b"), ("b", "c")]).second.tolist()
-        [2, 3]
+        [1, 2]
         """
-        listed = list(pairs)
-        texts = [one for one, _ in listed] + [other for _, other in listed]
-        return cls(texts, np.arange(len(listed)), np.arange(len(listed), len(texts)))
+        listed = list(chain.from_iterable(pairs))
+        index = {text: i for i, text in enumerate(dict.fromkeys(listed))}
+        indices = np.fromiter(map(index.__getitem__, listed), np.int64, len(listed))
+        return cls(list(index), indices[::2], indices[1::2])
 
 
 def pair_similarities(pairs: TextPairs, word_vectors: WordVectors, similarity: Similarity) -> Floats:
@@ -187,7 +197,10 @@ def pair_similarities(pairs: TextPairs, word_vectors: WordVectors, similarity: S
     if similarity == "greedy":
         values[valid] = _greedy(word_vectors.units, texts, first, second)
     else:
-        vectors = (_sums if similarity == "average" else _extremes)(word_vectors.matrix, texts)
+        if similarity == "average":
+            vectors = _sums(word_vectors.matrix, texts)
+        else:
+            vectors = _extremes(word_vectors.keys, texts, word_vectors.matrix.dtype)
         sizes = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
         products = np.einsum("ij,ij->i", vectors[first], vectors[second])
         sizes[sizes == 0] = 1.0
@@ -197,9 +210,7 @@ def pair_similarities(pairs: TextPairs, word_vectors: WordVectors, similarity: S
 
 def similarities(batch: Sequence[ReplyExample], *, word_vectors: WordVectors, similarity: Similarity) -> Floats:
     """The similarity of each reply and its reference."""
-    texts = [one.reply for one in batch] + [one.reference for one in batch]
-    pairs = TextPairs(texts, np.arange(len(batch)), np.arange(len(batch), len(texts)))
-    return pair_similarities(pairs, word_vectors, similarity)
+    return pair_similarities(TextPairs.of(one[:2] for one in batch), word_vectors, similarity)
 
 
 def _sums(matrix: AnyFloats, texts: TextRows) -> Floats:
@@ -210,22 +221,40 @@ def _sums(matrix: AnyFloats, texts: TextRows) -> Floats:
     return np.asarray(counts @ np.asarray(matrix, dtype=np.float64), dtype=np.float64)
 
 
-def _extremes(matrix: AnyFloats, texts: TextRows) -> Floats:
-    """The most extreme values of each text's vectors: (texts, dim)."""
-    extremes = np.zeros((len(texts.lengths), matrix.shape[1]))
+def _extremes(keys: Keys, texts: TextRows, dtype: np.dtype[Any]) -> Floats:
+    """The most extreme values of each text's vectors, from their `extreme_keys`: (texts, dim)."""
+    extremes = np.zeros((len(texts.lengths), keys.shape[1]))
     order = np.argsort(-texts.lengths, kind="stable")[: np.count_nonzero(texts.lengths)]  # longest first
-    for part in _blocks(len(order), 4 * matrix.shape[1]):
+    for part in _blocks(len(order), 4 * keys.shape[1]):
         own = order[part]
         starts, lengths = texts.starts[own], texts.lengths[own]
-        most = matrix.take(texts.rows[starts], axis=0)
-        least = most.copy()
+        most = keys.take(texts.rows[starts], axis=0)
         longer = np.searchsorted(-lengths, -np.arange(1, lengths[0]), side="left")
         for step, count in enumerate(longer.tolist(), 1):  # the texts that have so many words come first
-            vectors = matrix.take(texts.rows[starts[:count] + step], axis=0)
-            np.maximum(most[:count], vectors, out=most[:count])
-            np.minimum(least[:count], vectors, out=least[:count])
-        extremes[own] = np.where(most > np.abs(least), most, least)
+            np.maximum(most[:count], keys.take(texts.rows[starts[:count] + step], axis=0), out=most[:count])
+        extremes[own] = values_of_keys(most, dtype)
     return extremes
+
+
+def extreme_keys(values: AnyFloats) -> Keys:
+    """Integers in the order of the sizes of values; of two of the same size, the negative one is larger.
+
+    The bits of a float without its sign are in the order of its size, so the sign moves from the highest bit to the
+    lowest. Then one maximum finds what takes a maximum, a minimum and a comparison of the two else.
+
+    >>> values_of_keys(extreme_keys(np.array([[1.0, -2.0], [-1.0, 0.5]])).max(axis=0), np.dtype(float)).tolist()
+    [-1.0, -2.0]
+    """
+    bits = np.ascontiguousarray(values).view(f"u{values.itemsize}")
+    one = bits.dtype.type(1)
+    return np.asarray((bits << one) | (bits >> bits.dtype.type(8 * values.itemsize - 1)))
+
+
+def values_of_keys(keys: Keys, dtype: np.dtype[Any]) -> AnyFloats:
+    """The values of `extreme_keys`."""
+    one = keys.dtype.type(1)
+    bits = (keys >> one) | (keys << keys.dtype.type(8 * keys.itemsize - 1))
+    return np.asarray(bits.view(dtype))
 
 
 def _greedy(units: AnyFloats, texts: TextRows, first: Ints, second: Ints) -> Floats:

@@ -1,8 +1,9 @@
 """The likelihood of given texts under a generator: of each text as the next turn after a prompt of turns.
 
 Metrics score many continuations of the same context (follow-ups of a reply), and several metrics ask for the same
-ones. So a prompt is encoded once for all its continuations, prompts of similar length share a batch, and every result
-is remembered. The speakers take turns, and the model speaks for whoever says the continuation.
+ones. So what prompts and continuations have in common at the beginning is read once (`hf.token_tree`; for models that
+cannot do so, prompts of similar length share a batch), and every result is remembered. The speakers take turns, and
+the model speaks for whoever says the continuation.
 """
 
 from collections.abc import Sequence
@@ -54,7 +55,7 @@ class TextScorer:
             else:
                 self._scores[prompt, text] = LogLikelihood(*TOO_LONG)
         with eval_mode(self.model):
-            for group in self._batches(new):
+            for group in [list(new)] if self._reads_beginnings_once() else self._batches(new):
                 scored = [(prompt, text) for prompt in group for text in new[prompt]]
                 self._scores.update(zip(scored, self._score(scored), strict=True))
         return [self._scores[pair] for pair in pairs]
@@ -64,6 +65,10 @@ class TextScorer:
         if isinstance(self.model, HuggingFaceGenerator):
             limit = min(limit, self.model.chat.max_reply_tokens(0) - 1)
         return len(self.model.tokenizer.encode(text)) < limit
+
+    def _reads_beginnings_once(self) -> bool:
+        """Whether the model itself finds out what the prompts have in common, and bounds its batches."""
+        return isinstance(self.model, HuggingFaceGenerator) and self.model.chat.lm.capabilities.shared_prefix
 
     def _batches(self, new: dict[tuple[str, ...], list[str]]) -> list[list[tuple[str, ...]]]:
         """Prompts of similar length together."""
@@ -84,7 +89,7 @@ class TextScorer:
     @torch.inference_mode()
     def _score(self, pairs: Sequence[tuple[tuple[str, ...], str]]) -> list[LogLikelihood]:
         views = [view_before(prompt).with_turn(text) for prompt, text in pairs]
-        if isinstance(self.model, HuggingFaceGenerator):  # it encodes each prompt once, and continues it in one pass
+        if isinstance(self.model, HuggingFaceGenerator):
             nll: Nll = self.model.nll(views, target_turns="last")
             return [LogLikelihood(-n, t) for n, t in zip(nll.total.tolist(), nll.tokens.tolist(), strict=True)]
         sums = log_likelihoods(self.model, views, score="sum")

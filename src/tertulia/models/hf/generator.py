@@ -22,6 +22,7 @@ from tertulia.models.generator import DialogueView, Nll, State, TargetTurns, tar
 from tertulia.models.hf.chat_model import ChatModel
 from tertulia.models.hf.shared_prefix import SharedPrefixState
 from tertulia.models.hf.state import HFDecoderState, pad
+from tertulia.models.hf.token_tree import PromptAndReply, tree_nll
 from tertulia.models.likelihood import batches_of
 from tertulia.models.tokenizer import END, SPECIAL_TOKENS, Tokenizer
 
@@ -116,9 +117,9 @@ class HuggingFaceGenerator(nn.Module):
     def nll(self, views: Sequence[DialogueView], /, *, target_turns: TargetTurns = "all") -> Nll:
         """Negative log-likelihood of the target turns, each given everything before it.
 
-        A prompt with several replies is encoded once, and the turns of a dialogue are scored in one pass where the
-        prompt of each continues the one before. A partner's turn is scored as if the model spoke for the partner, whose
-        persona it does not see. If a model has no end token, the end of a turn is not scored.
+        Common beginnings are read once where the model can do so (`token_tree`), and the turns of a dialogue are scored
+        in one pass where the prompt of each continues the one before. A partner's turn is scored as if the model spoke
+        for the partner, whose persona it does not see. If a model has no end token, the end of a turn is not scored.
         """
         total = torch.zeros(len(views), dtype=torch.float64, device="cpu")
         tokens = torch.zeros(len(views), dtype=torch.long, device="cpu")
@@ -133,7 +134,11 @@ class HuggingFaceGenerator(nn.Module):
                     chains.append((i, chain))
         replies = [(row, *pair) for row, pairs in enumerate(by_prompt.values()) for pair in pairs]
         at_once = LOGITS_AT_ONCE // len(self.tokenizer)
-        if replies:
+        if self.chat.lm.capabilities.shared_prefix:
+            pairs = [PromptAndReply(prompt, text) for prompt, own in by_prompt.items() for _, text in own]
+            nll = tree_nll(self.chat.lm, pairs, self._ends, max_scored=at_once)
+            total.index_add_(0, torch.tensor([i for _, i, _ in replies], dtype=torch.long, device="cpu"), nll)
+        elif replies:
             start = self.chat.lm.encode(list(by_prompt))
             for batch in _batches(replies, at_once):
                 rows, indices, texts = zip(*batch, strict=True)
