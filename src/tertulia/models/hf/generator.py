@@ -1,4 +1,4 @@
-"""A Hugging Face model as a `Generator`: decoding, filters and judging see no difference from our own architectures.
+"""A chat model as a `Generator`: decoding, filters and judging see no difference from our own architectures.
 
 Our special tokens keep their ids and the model's tokens follow, shifted by `SHIFT`. `END` has the summed probability of
 all tokens that end a turn (chat models have several), and those tokens themselves have none, so that the probabilities
@@ -8,6 +8,7 @@ A bot lays out the conversation itself and passes the prompt's tokens (`Prompt`)
 goes into the system turn.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -19,9 +20,9 @@ from torch import nn
 
 from tertulia.core.errors import BotError
 from tertulia.models.generator import DialogueView, Nll, State, TargetTurns, target_mask
+from tertulia.models.hf.chat_format import ChatFormat, TokenState
 from tertulia.models.hf.chat_model import ChatModel
-from tertulia.models.hf.shared_prefix import SharedPrefixState
-from tertulia.models.hf.state import HFDecoderState, pad
+from tertulia.models.hf.state import pad
 from tertulia.models.likelihood import batches_of
 from tertulia.models.tokenizer import END, SPECIAL_TOKENS, Tokenizer
 
@@ -64,11 +65,11 @@ class Prompt(DialogueView):
 class ShiftedTokenizer:
     """A Hugging Face tokenizer whose ids are shifted to make room for our special tokens."""
 
-    def __init__(self, chat: ChatModel) -> None:
+    def __init__(self, chat: ChatFormat) -> None:
         self.chat = chat
 
     def __len__(self) -> int:
-        return int(self.chat.model.get_output_embeddings().weight.shape[0]) + SHIFT
+        return self.chat.lm.vocabulary + SHIFT
 
     def encode(self, text: str, /) -> tuple[int, ...]:
         """The tokens of a reply, without special tokens around it."""
@@ -84,18 +85,17 @@ class ShiftedTokenizer:
         return "tokenizer_config.json"
 
 
-class HuggingFaceGenerator(nn.Module):
-    """A chat model as a `Generator`."""
+class ChatGenerator(ABC):
+    """A chat model as a `Generator`, whatever computes its logits."""
 
-    def __init__(self, chat: ChatModel) -> None:
-        super().__init__()
-        self.chat = chat
-        self.model = chat.model
-        self.tokenizer: Tokenizer = ShiftedTokenizer(chat)
-        ends = torch.tensor(sorted(chat.end_tokens), dtype=torch.long, device=chat.model.device)
-        self._ends: torch.Tensor
-        self.register_buffer("_ends", ends, persistent=False)  # it moves with the model and is not among its weights
-        self.eval()  # a new module is in training mode, and decoding restores the mode it finds
+    chat: ChatFormat
+    tokenizer: Tokenizer
+    _ends: torch.Tensor
+    """The tokens that end a turn."""
+
+    @abstractmethod
+    def save(self, folder: Path, /) -> Sequence[str]:
+        """Save the model; returns the names of its files other than weights and config."""
 
     def start(self, views: Sequence[DialogueView], /) -> State:
         """Encode the prompts."""
@@ -104,7 +104,7 @@ class HuggingFaceGenerator(nn.Module):
 
     def step(self, state: State, tokens: torch.Tensor | None, /) -> tuple[torch.Tensor, State]:
         """Logits of the next token after `tokens`, or of the first one after None."""
-        if not isinstance(state, HFDecoderState | SharedPrefixState):
+        if not isinstance(state, TokenState):
             raise TypeError(f"not a state of this model: {type(state).__name__}")
         if tokens is None:
             return self._shift(state.logits), state
@@ -145,12 +145,6 @@ class HuggingFaceGenerator(nn.Module):
             nll = self._chain_nll([chains[i][1] for i in group])
             total.index_add_(0, torch.tensor([chains[i][0] for i in group], device="cpu"), nll.cpu().double())
         return Nll(total.float(), tokens)
-
-    def save(self, folder: Path, /) -> Sequence[str]:
-        """Write the model in Hugging Face's format."""
-        self.chat.save(folder)
-        own = ("config.json", "model.safetensors")
-        return sorted(file.name for file in folder.iterdir() if file.name not in own)
 
     def prompt(self, view: DialogueView) -> list[int]:
         """The tokens that the model reads before it generates the next turn of a view."""
@@ -218,7 +212,7 @@ class HuggingFaceGenerator(nn.Module):
         return torch.stack(sums)
 
     def _reply_nll(
-        self, start: HFDecoderState, rows: Sequence[int], replies: Sequence[tuple[int, ...]]
+        self, start: TokenState, rows: Sequence[int], replies: Sequence[tuple[int, ...]]
     ) -> torch.Tensor:
         """NLL of each reply after the prompt in its row of `start`, its end included: (replies,)."""
         state = start.select(torch.tensor(rows, device=self._ends.device))
@@ -243,6 +237,32 @@ class HuggingFaceGenerator(nn.Module):
             shifted[:, END] = logits[:, self._ends].logsumexp(-1)
             shifted[:, self._ends + SHIFT] = -torch.inf
         return shifted
+
+
+class HuggingFaceGenerator(ChatGenerator, nn.Module):
+    """A Hugging Face model as a `Generator`, a torch module."""
+
+    chat: ChatModel
+
+    def __init__(self, chat: ChatModel) -> None:
+        nn.Module.__init__(self)
+        self.chat = chat
+        self.model = chat.model
+        self.tokenizer = ShiftedTokenizer(chat)
+        # A buffer moves with the model, and this one is not among its weights.
+        self.register_buffer("_ends", end_tensor(chat), persistent=False)
+        self.eval()  # a new module is in training mode, and decoding restores the mode it finds
+
+    def save(self, folder: Path, /) -> Sequence[str]:
+        """Write the model in Hugging Face's format."""
+        self.chat.save(folder)
+        own = ("config.json", "model.safetensors")
+        return sorted(file.name for file in folder.iterdir() if file.name not in own)
+
+
+def end_tensor(chat: ChatFormat) -> torch.Tensor:
+    """The tokens that end a turn, where logits are."""
+    return torch.tensor(sorted(chat.end_tokens), dtype=torch.long, device=chat.lm.device)
 
 
 def _batches(replies: Sequence[ScoredReply], tokens: int) -> Iterator[Sequence[ScoredReply]]:

@@ -62,12 +62,23 @@ class LanguageModel:
         self.model = model
         self.seq2seq = bool(model.config.is_encoder_decoder)
         self.pad = _special_token(model, "pad_token_id", 0)
-        self.decoder_prefix = _decoder_prefix(model, self.pad)
+        self.decoder_prefix: Sequence[int] = _decoder_prefix(model, self.pad)
         self.capabilities = Capabilities.of_signature(model)
         if self.capabilities.kv_cache:
             self.capabilities = replace(
                 self.capabilities, shared_prefix=self._can_share_prefix(), join=self._can_join()
             )
+
+    @property
+    def vocabulary(self) -> int:
+        """The number of logits."""
+        return int(self.model.get_output_embeddings().weight.shape[0])
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        device: torch.device = self.model.device
+        return device
 
     def encode(self, prompts: Sequence[Sequence[int]]) -> "HFDecoderState":
         """One row for each prompt; the next token is the first of the reply."""
