@@ -39,6 +39,8 @@ class TokenModel(Protocol):
     seq2seq: bool
     pad: int
     decoder_prefix: Sequence[int]
+    max_tokens: int | None
+    """For how many tokens there is room at once, if there is a limit."""
 
     @property
     def vocabulary(self) -> int:
@@ -50,8 +52,9 @@ class TokenModel(Protocol):
         """Where logits are."""
         ...
 
-    def encode(self, prompts: Sequence[Sequence[int]]) -> TokenState:
-        """One row for each prompt; the next token is the first of the reply."""
+    def encode(self, prompts: Sequence[Sequence[int]], *, reuse: bool = False) -> TokenState:
+        """One row for each prompt; the next token is the first of the reply. With `reuse`, these are prompts of
+        conversations: what was computed for them may be kept for their next turns."""
         ...
 
     def logits_before(
@@ -115,7 +118,6 @@ class ChatFormat:
     def decode(self, tokens: Sequence[int]) -> str:
         """Tokens as text, special tokens left out."""
         return str(self.tokenizer.decode(tokens, skip_special_tokens=True))
-
 
     def add_end_token(self, token: int) -> None:
         """From now on this token ends a turn, too."""

@@ -29,6 +29,8 @@ from tertulia.models.tokenizer import END, SPECIAL_TOKENS, Tokenizer
 SHIFT = len(SPECIAL_TOKENS)
 LOGITS_AT_ONCE = 2**25
 """Logits held in memory while given replies are scored: 128 MB."""
+ROWS_OF_LIMITED = 128
+"""Prompts, and tokens of replies, that an engine with limited room gets at once."""
 PADDING = 1.2
 """How much longer the longest reply of a batch may be than the shortest one, and one token."""
 ScoredReply = tuple[int, int, tuple[int, ...]]
@@ -100,7 +102,7 @@ class ChatGenerator(ABC):
     def start(self, views: Sequence[DialogueView], /) -> State:
         """Encode the prompts."""
         # The cast: expanding it may give a `SharedPrefixState`, where the protocol expects a state of the same class.
-        return cast(State, self.chat.lm.encode([self.prompt(view) for view in views]))
+        return cast(State, self.chat.lm.encode([self.prompt(view) for view in views], reuse=True))
 
     def step(self, state: State, tokens: torch.Tensor | None, /) -> tuple[torch.Tensor, State]:
         """Logits of the next token after `tokens`, or of the first one after None."""
@@ -131,10 +133,11 @@ class ChatGenerator(ABC):
                     by_prompt.setdefault(chain.prompt, []).append((i, chain.first))
                 else:
                     chains.append((i, chain))
-        replies = [(row, *pair) for row, pairs in enumerate(by_prompt.values()) for pair in pairs]
-        at_once = LOGITS_AT_ONCE // len(self.tokenizer)
-        if replies:
-            start = self.chat.lm.encode(list(by_prompt))
+        limit = self.chat.lm.max_tokens
+        at_once = min(LOGITS_AT_ONCE // len(self.tokenizer), ROWS_OF_LIMITED if limit else LOGITS_AT_ONCE)
+        for prompts in _groups(list(by_prompt), limit):
+            replies = [(row, *pair) for row, prompt in enumerate(prompts) for pair in by_prompt[prompt]]
+            start = self.chat.lm.encode(prompts)
             for batch in _batches(replies, at_once):
                 rows, indices, texts = zip(*batch, strict=True)
                 total.index_add_(
@@ -211,9 +214,7 @@ class ChatGenerator(ABC):
             sums.append((logits.logsumexp(-1) - values).sum())
         return torch.stack(sums)
 
-    def _reply_nll(
-        self, start: TokenState, rows: Sequence[int], replies: Sequence[tuple[int, ...]]
-    ) -> torch.Tensor:
+    def _reply_nll(self, start: TokenState, rows: Sequence[int], replies: Sequence[tuple[int, ...]]) -> torch.Tensor:
         """NLL of each reply after the prompt in its row of `start`, its end included: (replies,)."""
         state = start.select(torch.tensor(rows, device=self._ends.device))
         logits = state.logits[:, None]
@@ -263,6 +264,19 @@ class HuggingFaceGenerator(ChatGenerator, nn.Module):
 def end_tensor(chat: ChatFormat) -> torch.Tensor:
     """The tokens that end a turn, where logits are."""
     return torch.tensor(sorted(chat.end_tokens), dtype=torch.long, device=chat.lm.device)
+
+
+def _groups(prompts: Sequence[tuple[int, ...]], limit: int | None) -> Iterator[Sequence[tuple[int, ...]]]:
+    """Prompts that there is room for at once, in half of an engine's memory; all of them if it has no limit."""
+    group: list[tuple[int, ...]] = []
+    for prompt in prompts:
+        tokens = sum(map(len, group)) + len(prompt)
+        if limit is not None and group and (tokens > limit // 2 or len(group) == ROWS_OF_LIMITED):
+            yield group
+            group = []
+        group.append(prompt)
+    if group:
+        yield group
 
 
 def _batches(replies: Sequence[ScoredReply], tokens: int) -> Iterator[Sequence[ScoredReply]]:

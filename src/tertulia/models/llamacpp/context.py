@@ -26,21 +26,30 @@ NO_ROOM = 1
 class Weights:
     """A loaded GGUF file, perhaps with an adapter; freed when nobody uses it any more."""
 
-    def __init__(self, file: Path, *, adapter: Path | None = None) -> None:
+    def __init__(self, file: Path) -> None:
         self.library = load_library()
-        self.file, self.adapter = file, None
+        self.file = file
+        self.adapter: int | None = None
         self.handle = self.library.llama_model_load_from_file(
             str(file).encode(), self.library.llama_model_default_params()
         )
         if not self.handle:
             raise BotError(f"llama.cpp cannot load {file}: {last_error()}", hint="Give a GGUF file of a text model.")
         self.close = weakref.finalize(self, self.library.llama_model_free, self.handle)  # frees the adapter, too
-        if adapter is not None:
-            self.adapter = self.library.llama_adapter_lora_init(self.handle, str(adapter).encode())
-            if not self.adapter:
-                raise BotError(f"llama.cpp cannot load the adapter {adapter}: {last_error()}", hint="Use engine=torch.")
         self.vocabulary = int(self.library.llama_vocab_n_tokens(self.library.llama_model_get_vocab(self.handle)))
         self.window = int(self.library.llama_model_n_ctx_train(self.handle))
+
+    def metadata(self, key: str) -> str:
+        """What the file says about itself; empty if it does not."""
+        content = ctypes.create_string_buffer(1024)
+        self.library.llama_model_meta_val_str(self.handle, key.encode(), content, len(content))
+        return content.value.decode()
+
+    def attach(self, adapter: Path) -> None:
+        """Use a LoRA adapter (GGUF) in all contexts that are made from now on."""
+        self.adapter = self.library.llama_adapter_lora_init(self.handle, str(adapter).encode())
+        if not self.adapter:
+            raise BotError(f"llama.cpp cannot load the adapter {adapter}: {last_error()}", hint="Use engine=torch.")
 
 
 class Context:

@@ -72,17 +72,31 @@ class ContextParams(ctypes.Structure):
     )
 
 
-DEFAULTS = {
-    **{"n_ctx": 512, "n_batch": 2048, "n_ubatch": 512, "n_seq_max": 1, "n_rs_seq": 0, "n_outputs_max": 0},
-    **{"n_outputs_max_per_seq": 1, "n_threads": 4, "n_threads_batch": 4, "ctx_type": 0, "rope_scaling_type": -1},
-    **{"pooling_type": -1, "attention_type": -1, "flash_attn_type": -1, "rope_freq_base": 0.0, "rope_freq_scale": 0.0},
-    **{"yarn_ext_factor": -1.0, "yarn_attn_factor": -1.0, "yarn_beta_fast": -1.0, "yarn_beta_slow": -1.0},
-    **{"yarn_orig_ctx": 0, "defrag_thold": -1.0, "cb_eval": None, "cb_eval_user_data": None, "type_k": 1, "type_v": 1},
-    **{"abort_callback": None, "abort_callback_data": None, "reserved": None, "embeddings": False},
-    **{"offload_kqv": True, "no_perf": True, "op_offload": True, "swa_full": True, "kv_unified": False},
-    **{"samplers": None, "n_samplers": 0, "ctx_other": None},
+DEFAULTS: dict[str, float] = {
+    "n_ctx": 512,
+    "n_batch": 2048,
+    "n_ubatch": 512,
+    "n_seq_max": 1,
+    "n_outputs_max_per_seq": 1,
+    "n_threads": 4,
+    "n_threads_batch": 4,
+    "rope_scaling_type": -1,
+    "pooling_type": -1,
+    "attention_type": -1,
+    "flash_attn_type": -1,
+    "yarn_ext_factor": -1.0,
+    "yarn_attn_factor": -1.0,
+    "yarn_beta_fast": -1.0,
+    "yarn_beta_slow": -1.0,
+    "defrag_thold": -1.0,
+    "type_k": 1,
+    "type_v": 1,
+    "offload_kqv": True,
+    "no_perf": True,
+    "op_offload": True,
+    "swa_full": True,
 }
-"""What `llama_context_default_params` returns in the tested version."""
+"""What `llama_context_default_params` returns in the tested version; all other fields are 0."""
 
 
 class ModelParams(ctypes.Structure):
@@ -114,6 +128,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "llama_model_load_from_file": (c_void_p, [c_char_p, ModelParams]),
     "llama_model_free": (None, [c_void_p]),
     "llama_model_n_ctx_train": (c_int32, [c_void_p]),
+    "llama_model_meta_val_str": (c_int32, [c_void_p, c_char_p, c_char_p, c_size_t]),
     "llama_model_get_vocab": (c_void_p, [c_void_p]),
     "llama_vocab_n_tokens": (c_int32, [c_void_p]),
     "llama_init_from_model": (c_void_p, [c_void_p, ContextParams]),
@@ -129,7 +144,6 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "llama_state_seq_get_data": (c_size_t, [c_void_p, c_void_p, c_size_t, c_int32]),
     "llama_state_seq_set_data": (c_size_t, [c_void_p, c_void_p, c_size_t, c_int32]),
     "llama_adapter_lora_init": (c_void_p, [c_void_p, c_char_p]),
-    "llama_adapter_lora_free": (None, [c_void_p]),
     "llama_set_adapters_lora": (c_int32, [c_void_p, POINTER(c_void_p), c_size_t, POINTER(c_float)]),
 }
 """Result and arguments of the functions that are used. ctypes releases the interpreter's lock during each call."""
@@ -189,8 +203,8 @@ def load_library() -> Any:
 
 def check_layout(defaults: ContextParams) -> None:
     """Reject a library whose default parameters, read with our layout, are not those of the tested version."""
-    for name, expected in DEFAULTS.items():
-        if getattr(defaults, name) != expected:
+    for name, _ in ContextParams._fields_[:-1]:
+        if (getattr(defaults, name) or 0) != DEFAULTS.get(name, 0):
             raise UnusableLibrary(
                 f"The parameters of xllamacpp are laid out in another way than in the tested build ({name}).",
                 hint=f"Install it again ({INSTALL}), or use engine=torch.",

@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -33,6 +34,7 @@ class LlamaCppModel:
 
     seq2seq = False
     decoder_prefix: Sequence[int] = ()
+    max_tokens: int | None = TOKENS
     device = torch.device("cpu")
 
     def __init__(self, weights: Weights, *, threads: int, pad: int = 0, cache_bytes: int = 0) -> None:
@@ -40,10 +42,10 @@ class LlamaCppModel:
         self.weights, self.pad, self._threads = weights, pad, threads
         self.vocabulary = weights.vocabulary
         self.window = min(weights.window, TOKENS)
-        self.cache: PrefixCache[NDArray[np.uint8]] = PrefixCache(cache_bytes)
+        self._cache_bytes = cache_bytes
         self._lock = threading.RLock()
-        streams = self._context(sequences=STREAMS, unified=False)
-        self._streams = Streams(streams, sequences=STREAMS, size=TOKENS // STREAMS, cache=self.cache)
+        streams, size = self._context(sequences=STREAMS, unified=False), TOKENS // STREAMS
+        self._streams = Streams(streams, sequences=STREAMS, size=size, cache=PrefixCache(cache_bytes // 2))
         self._shared: SharedMemory | None = None
 
     @property
@@ -51,18 +53,23 @@ class LlamaCppModel:
         """Tokens that went through the model so far."""
         return self._streams.context.decoded + (self._shared.context.decoded if self._shared else 0)
 
-    def encode(self, prompts: Sequence[Sequence[int]]) -> "LlamaCppState":
-        """One row for each prompt; what is known of its beginning is not computed again."""
+    def encode(self, prompts: Sequence[Sequence[int]], *, reuse: bool = False) -> "LlamaCppPrompts":
+        """One row for each prompt. They are read when it is known whether each is continued once or several times."""
+        return LlamaCppPrompts(self, tuple(map(tuple, prompts)), reuse)
+
+    def read(self, prompts: Sequence[tuple[int, ...]], *, shared: bool, reuse: bool) -> "LlamaCppState":
+        """A row for each prompt; with `reuse`, what is known of its beginning is not computed again."""
         rows: dict[tuple[int, ...], tuple[Row, NDArray[np.float32]]] = {}
         with self._lock:
-            for prompt in map(tuple, prompts):
-                if prompt not in rows:
-                    row = self._streams.acquire(prompt) if len(prompt) <= self._streams.size else None
-                    row = row or self.shared.acquire()
-                    rows[prompt] = row, self._append([row], [prompt[len(row.tokens) :]], last_only=True)[0]
-        pairs = [rows[tuple(prompt)] for prompt in prompts]
-        logits = torch.from_numpy(np.concatenate([logits for _, logits in pairs]))
-        return LlamaCppState(self, tuple(row for row, _ in pairs), tuple(len(row.tokens) for row, _ in pairs), logits)
+            for prompt in dict.fromkeys(prompts):
+                row = None if shared or len(prompt) > self._streams.size else self._streams.acquire(prompt)
+                if row is None:
+                    row = self.shared.acquire(prompt if reuse else ())
+                rows[prompt] = row, self._append([row], [prompt[len(row.tokens) :]], last_only=True)[0]
+                if reuse and isinstance(row.memory, SharedMemory):
+                    row.memory.keep(row)
+        logits = torch.from_numpy(np.concatenate([rows[prompt][1] for prompt in prompts]))
+        return LlamaCppState(self, tuple(rows[prompt][0] for prompt in prompts), tuple(map(len, prompts)), logits)
 
     def extend(self, state: "LlamaCppState", tokens: torch.Tensor) -> tuple[torch.Tensor, "LlamaCppState"]:
         """Append tokens (rows, n); the logits after each of them (rows, n, vocabulary), and the new state."""
@@ -92,7 +99,8 @@ class LlamaCppModel:
     def shared(self) -> SharedMemory:
         """The memory of rows that share prompts; made when it is first needed."""
         if self._shared is None:
-            self._shared = SharedMemory(self._context(sequences=MAX_ROWS, unified=True), sequences=MAX_ROWS)
+            context = self._context(sequences=MAX_ROWS, unified=True)
+            self._shared = SharedMemory(context, sequences=MAX_ROWS, cache=PrefixCache(self._cache_bytes // 2))
         return self._shared
 
     def _context(self, *, sequences: int, unified: bool) -> Context:
@@ -113,7 +121,11 @@ class LlamaCppModel:
                 own.append(row)
                 continue
             source = forks.get((id(row), length), row)  # the second fork shares the memory of the first
-            own.append(self.shared.fork(source, length))
+            if isinstance(source.memory, SharedMemory):
+                own.append(source.memory.fork(source, length))
+            else:
+                own.append(self.shared.acquire(row.tokens[:length]))
+                self._append(own[-1:], [row.tokens[len(own[-1].tokens) : length]], last_only=True)
             forks.setdefault((id(row), length), own[-1])
         return own
 
@@ -140,9 +152,49 @@ class LlamaCppModel:
         return [logits[i] for i in range(len(rows))]
 
 
+class LlamaCppPrompts:
+    """Prompts that may not have been read yet; a `State`. They are read into streams, or into the shared memory if one of
+    them is continued several times."""
+
+    def __init__(self, lm: LlamaCppModel, prompts: tuple[tuple[int, ...], ...], reuse: bool) -> None:
+        self.lm, self.prompts, self.reuse = lm, prompts, reuse
+
+    @cached_property
+    def in_streams(self) -> "LlamaCppState":
+        """A row for each prompt, in streams if they are prompts of conversations."""
+        return self.lm.read(self.prompts, shared=not self.reuse, reuse=self.reuse)
+
+    @cached_property
+    def in_shared_memory(self) -> "LlamaCppState":
+        """A row for each prompt, in the shared memory."""
+        return self.lm.read(self.prompts, shared=True, reuse=self.reuse)
+
+    @property
+    def logits(self) -> torch.Tensor:
+        """(prompts, vocabulary): of the next token."""
+        return self.in_streams.logits
+
+    def expand(self, count: int, /) -> "LlamaCppState":
+        """Each prompt `count` times, side by side."""
+        return (self.in_shared_memory if count > 1 else self.in_streams).expand(count)
+
+    def select(self, rows: torch.Tensor, /) -> "LlamaCppState":
+        """Only these prompts, in this order; one may appear several times."""
+        once = len(rows.unique()) == len(rows)
+        return (self.in_streams if once and self.reuse else self.in_shared_memory).select(rows)
+
+    def join(self, other: "LlamaCppState", /) -> "LlamaCppState":
+        """The rows of both."""
+        return self.in_streams.join(other)
+
+    def extend(self, tokens: torch.Tensor) -> tuple[torch.Tensor, "LlamaCppState"]:
+        """Append tokens (rows, n); the logits after each of them (rows, n, vocabulary), and the new state."""
+        return self.in_streams.extend(tokens)
+
+
 @dataclass(frozen=True, slots=True)
 class LlamaCppState:
-    """Rows of tokens and the logits of the next one; a `State`. Immutable: rows grow, but an older state stays valid."""
+    """Rows of tokens and the logits of the next one; a `State`. Rows grow, but an older state stays valid."""
 
     lm: LlamaCppModel
     rows: tuple[Row, ...]

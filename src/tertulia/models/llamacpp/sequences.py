@@ -6,7 +6,8 @@ a row that has grown in the meantime, or continues one row twice, gets a fork of
 There are two memories. `Streams` has few sequences with a part of the memory each: the conversations. When a reply
 ends, its sequence stays idle with all its tokens, and the next turn of the conversation goes on from there. If another
 conversation needs the sequence, its content moves to a `PrefixCache`. `SharedMemory` is for rows that share a prompt
-(samples, beams), for rows beyond the number of streams, and for rows that outgrow their stream; it keeps nothing.
+(samples, beams), for rows beyond the number of streams, and for rows that outgrow their stream; its prompts are kept in
+a cache of their own, as llama.cpp cannot move sequences between the two kinds of memory.
 """
 
 from collections import OrderedDict, deque
@@ -90,13 +91,13 @@ class Streams:
 class SharedMemory:
     """Many sequences that share all of the memory."""
 
-    def __init__(self, context: Context, *, sequences: int) -> None:
-        self.context = context
+    def __init__(self, context: Context, *, sequences: int, cache: PrefixCache[NDArray[np.uint8]]) -> None:
+        self.context, self.cache = context, cache
         self.released: deque[int] = deque()
         self._unused = list(range(sequences))
 
-    def acquire(self) -> Row:
-        """A new, empty row."""
+    def acquire(self, prompt: Sequence[int] = ()) -> Row:
+        """A row that begins as the prompt does, as far as that is in the cache, all but the last token at most."""
         while self.released:
             number = self.released.popleft()
             self.context.truncate(number, 0)
@@ -106,15 +107,23 @@ class SharedMemory:
                 "The engine llama.cpp cannot generate so many replies side by side.",
                 hint="Ask for fewer samples or beams, or use engine=torch.",
             )
-        return Row(self, self._unused.pop(), [])
+        row = Row(self, self._unused.pop(), [])
+        match = self.cache.longest(prompt[:-1])
+        if match is not None and match.length >= SHORT_PREFIX:
+            self.context.restore(row.number, match.value)
+            self.context.truncate(row.number, match.length)
+            row.tokens.extend(prompt[: match.length])
+        return row
+
+    def keep(self, row: Row) -> None:
+        """Put what a row holds into the cache, for the next turn of its conversation."""
+        if self.cache.max_bytes and row.tokens not in self.cache:
+            content = self.context.save(row.number)
+            self.cache.put(row.tokens, content, len(content))
 
     def fork(self, row: Row, length: int) -> Row:
-        """A new row that begins with the first tokens of another, of this memory or not."""
+        """A new row that begins with the first tokens of another one of this memory; they are not copied."""
         new = self.acquire()
-        if row.memory is self:
-            self.context.share(row.number, new.number, length)
-        elif length:
-            self.context.restore(new.number, row.memory.context.save(row.number))
-            self.context.truncate(new.number, length)
+        self.context.share(row.number, new.number, length)
         new.tokens.extend(row.tokens[:length])
         return new
