@@ -153,8 +153,8 @@ class LlamaCppModel:
 
 
 class LlamaCppPrompts:
-    """Prompts that may not have been read yet; a `State`. They are read into streams, or into the shared memory if one of
-    them is continued several times."""
+    """Prompts that may not have been read yet; a `State`. They are read into streams, or into the shared memory if one
+    of them is continued several times."""
 
     def __init__(self, lm: LlamaCppModel, prompts: tuple[tuple[int, ...], ...], reuse: bool) -> None:
         self.lm, self.prompts, self.reuse = lm, prompts, reuse
