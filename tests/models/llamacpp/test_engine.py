@@ -40,8 +40,8 @@ pytestmark = [
 VIEW = DialogueView(("Hello! Where do you live?",), (False,), ("I live on a boat.",))
 REPLY = "I live on a boat, and I love it."
 TOLERANCE = 0.4
-"""Of logits of the same tokens in batches of different shape: activations are rounded to 8 bits, so that the last bit of
-a sum becomes up to .12 in a log-probability. Tokens of another row change them by whole units."""
+"""Of logits of the same tokens in batches of different shape: activations are rounded to 8 bits, so that the last bit
+of a sum becomes up to .12 in a log-probability. Tokens of another row change them by whole units."""
 
 
 @pytest.fixture(scope="module")

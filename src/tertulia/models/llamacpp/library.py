@@ -133,7 +133,6 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "llama_vocab_n_tokens": (c_int32, [c_void_p]),
     "llama_init_from_model": (c_void_p, [c_void_p, ContextParams]),
     "llama_free": (None, [c_void_p]),
-    "llama_n_ctx": (c_uint32, [c_void_p]),
     "llama_set_n_threads": (None, [c_void_p, c_int32, c_int32]),
     "llama_get_memory": (c_void_p, [c_void_p]),
     "llama_memory_seq_rm": (c_bool, [c_void_p, c_int32, c_int32, c_int32]),
@@ -163,11 +162,6 @@ _log_callback = _LOG(_log)
 
 class UnusableLibrary(TertuliaError):  # noqa: N818
     """The package is there, but is not the one that was tested, or does not fit this machine."""
-
-
-def is_installed() -> bool:
-    """Whether the package is there, in any version; nothing is loaded."""
-    return importlib.util.find_spec(PACKAGE) is not None
 
 
 @cache
