@@ -136,13 +136,13 @@ def test_more_than_there_is_room_for_is_refused(engine: LlamaCppGenerator) -> No
 def test_a_run_with_adapters_talks_as_in_torch(
     reference: HuggingFaceGenerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Adapters so large that they change what is said: an adapter that is left out or misplaced is noticed."""
+    """Measured: .005 nats a token, .031 with the rows of queries and keys in the wrong order, .18 without adapters."""
     base = Base("smollm2", digest_of(reference.chat))
     assert base.digest == DIGEST
     chat = ChatModel(deepcopy(reference.chat.model), deepcopy(reference.chat.tokenizer), name="smollm2")
     torch.manual_seed(0)
     tuned = FinetunedGenerator(chat, TuningConfig(rank=2, format="plain"), base)
-    noise = {name: torch.randn_like(value) * 0.05 for name, value in tuned.state_dict().items()}
+    noise = {name: torch.randn_like(value) * 0.02 for name, value in tuned.state_dict().items()}
     tuned.load_state_dict(noise)
     files = tuned.save(tmp_path / "run")
     seal(tmp_path / "run", bot="finetune", model="finetune", files=files, training={})
@@ -160,7 +160,7 @@ def test_a_run_with_adapters_talks_as_in_torch(
         (expected,) = tuned.chat.lm.logits_before([ids], positions)
         (logits,) = fast.chat.lm.logits_before([ids], positions)
     change, difference = float(kl(expected, plain).mean()), float(kl(expected, logits).mean())
-    assert difference < 0.03
+    assert difference < 0.015
     assert change > 10 * difference
     assert len(list(tmp_path.glob("adapter-*.gguf"))) == 1
 

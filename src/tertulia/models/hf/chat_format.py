@@ -8,7 +8,7 @@ BlenderBot: the turns in one line, joined by what its tokenizer uses, with the s
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
@@ -28,7 +28,7 @@ class TokenState(Protocol):
         """Only these rows, in this order; a row may appear several times."""
         ...
 
-    def extend(self, tokens: torch.Tensor) -> tuple[torch.Tensor, Self]:
+    def extend(self, tokens: torch.Tensor) -> "tuple[torch.Tensor, TokenState]":
         """Append tokens (rows, n); the logits after each of them (rows, n, vocabulary), and the new state."""
         ...
 

@@ -180,7 +180,8 @@ class LlamaCppPrompts:
 
     def select(self, rows: torch.Tensor, /) -> "LlamaCppState":
         """Only these prompts, in this order; one may appear several times."""
-        once = len(rows.unique()) == len(rows)
+        chosen = rows.tolist()
+        once = len(set(chosen)) == len(chosen)
         return (self.in_streams if once and self.reuse else self.in_shared_memory).select(rows)
 
     def join(self, other: "LlamaCppState", /) -> "LlamaCppState":

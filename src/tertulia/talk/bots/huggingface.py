@@ -93,7 +93,7 @@ class HuggingFaceBot(BaseGenerativeBot[HuggingFaceOptions]):
 
     def __init__(
         self,
-        chat: ChatModel | ChatGenerator,
+        model: ChatModel | ChatGenerator,
         options: HuggingFaceOptions | None = None,
         *,
         spec: str = "",
@@ -101,7 +101,7 @@ class HuggingFaceBot(BaseGenerativeBot[HuggingFaceOptions]):
         engine: Mapping[str, Json] | None = None,
     ) -> None:
         """A chat model in torch, or a generator, whose logits any engine computes; `engine` is for the provenance."""
-        self.generator = chat if isinstance(chat, ChatGenerator) else HuggingFaceGenerator(chat)
+        self.generator = model if isinstance(model, ChatGenerator) else HuggingFaceGenerator(model)
         self.chat = chat = self.generator.chat
         super().__init__(self.generator, options or HuggingFaceOptions(), spec=spec or f"hf:{chat.name}", engine=engine)
         if isinstance(chat, ChatModel):
