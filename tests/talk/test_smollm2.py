@@ -16,6 +16,7 @@ from tertulia.core.dialogue import Dialogue, Persona, Turn
 from tertulia.core.errors import BotError, MissingExtra
 from tertulia.core.reply import Ask
 from tertulia.models.hf import packaged
+from tertulia.models.hf.chat_model import ChatModel
 from tertulia.models.hf.packaged import packaged_file, unpack, verify
 from tertulia.talk.bots.smollm2 import SmolLM2Bot
 from tertulia.talk.spec import make_bot
@@ -33,7 +34,7 @@ def bot(tmp_path_factory: pytest.TempPathFactory) -> SmolLM2Bot:
     with pytest.MonkeyPatch.context() as patch:
         if not list(cache_folder().glob("smollm2-*/" + MANIFEST)):
             patch.setenv("TERTULIA_CACHE", str(tmp_path_factory.mktemp("cache")))
-        bot = make_bot("smollm2")
+        bot = make_bot("smollm2?engine=torch")
         assert isinstance(bot, SmolLM2Bot)
         return bot
 
@@ -49,6 +50,8 @@ class TestRealWeights:
         (reply,) = bot.reply([ask("What is the capital of France?", temperature=0)])
         assert "Paris" in reply.text
         assert reply.provenance.bot == bot.spec == "smollm2"
+        settings = reply.provenance.settings
+        assert (settings["engine"], settings["weights_sha256"]) == ("torch", packaged.SHA256)
         assert reply.usage is not None
         assert reply.usage.completion > 0
 
@@ -74,6 +77,7 @@ class TestRealWeights:
         asks = {"method": "sample-and-rank", "max_tokens": 10, "min_tokens": 10}
         texts = " ".join(["Last summer I went to the sea with my dog and we found a small boat."] * 3)
         one, twenty = (ask(texts, seed=3, samples=samples, **asks) for samples in (1, 20))
+        assert isinstance(bot.chat, ChatModel)
         assert bot.chat.lm.capabilities.shared_prefix
         took: dict[int, list[float]] = {1: [], 20: []}
         for _ in range(2):

@@ -41,7 +41,7 @@ def run_rank(config: RankConfig, progress: Progress | None = None, problems: Pro
     names: list[str] = []
     for spec in config.bots:
         progress.step(f"Loading {spec}")
-        bot = make_bot(spec)
+        bot = make_bot(spec, reference=True)
         names.append(spec if bot.spec in names else bot.spec)  # bots that differ only in an option keep the option
         for setting in settings:
             progress.step(f"Ranking with {spec}, persona: {setting}", total=len(fitting(tasks, setting)))

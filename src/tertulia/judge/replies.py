@@ -30,7 +30,7 @@ from tertulia.talk.bots.dialogue_model import DialogueModelBot
 from tertulia.talk.bots.generative import TRAIN, BaseGenerativeBot, GenerativeBot, GenerativeOptions
 from tertulia.talk.bots.huggingface import HuggingFaceBot, HuggingFaceOptions
 from tertulia.talk.registry import BOTS
-from tertulia.talk.spec import parse_spec
+from tertulia.talk.spec import parse_spec, reference_options
 
 AnyGenerativeBot = BaseGenerativeBot[Any]
 GeneratorSource = Generator | AnyGenerativeBot | Path | str
@@ -71,7 +71,7 @@ def load_bot(source: GeneratorSource, *, preset: str | None = None, method: str 
     bot = factory.build(spec.target, _options(factory.Options, spec.options, preset, method))
     if isinstance(bot, HuggingFaceBot) and not isinstance(bot, DialogueModelBot):
         # Ranks and replies on the prompts of its perplexity: the dialogue alone, without instructions.
-        bot = DialogueModelBot(bot.generator, bot.options, spec=bot.spec)
+        bot = DialogueModelBot(bot.generator, bot.options, spec=bot.spec, engine=bot.engine)
     folder = Path(spec.target)
     return LoadedBot(bot, read_manifest(folder, check=False).model if is_run(folder) else spec.name)
 
@@ -82,7 +82,7 @@ def is_run(folder: Path) -> bool:
 
 
 def _options(kind: type[Config], given: Mapping[str, str], preset: str | None, method: str | None) -> Any:
-    values = {"filters": "none", **given}
+    values = {"filters": "none", **reference_options(kind), **given}
     if not {"preset", "method"} & set(given):
         if preset in PRESETS and issubclass(kind, HuggingFaceOptions):
             method = method or PRESETS[preset].method  # chat models sample, whatever the preset, unless they are told

@@ -30,7 +30,7 @@ RELATED_TURNS = 4
 
 def language_model(spec: str) -> TextScorer:
     """A generative bot's model as a scorer of texts; its decoding options do not matter."""
-    bot = make_bot(spec or DEFAULT_LANGUAGE_MODEL)
+    bot = make_bot(spec or DEFAULT_LANGUAGE_MODEL, reference=True)
     if not isinstance(bot, BaseGenerativeBot):
         raise UsageError(
             f"The bot {bot.spec!r} has no language model that could score texts.",
@@ -43,7 +43,7 @@ def ranker(spec: str) -> ReplyRanker:
     """The cosine of sentence vectors by default, else the score of a bot that ranks."""
     if not spec or spec == "minilm":
         return SentenceSimilarity(SentenceEncoder.load().eval())
-    bot = make_bot(spec)
+    bot = make_bot(spec, reference=True)
     if not isinstance(bot, RankingBot):
         raise UsageError(
             f"The bot {bot.spec!r} cannot rank given replies.",

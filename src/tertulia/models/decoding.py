@@ -23,8 +23,17 @@ from pydantic import Field, ValidationInfo, field_validator
 from torch.nn.functional import pad
 
 from tertulia.core.config import Config
+from tertulia.core.errors import ConfigError
 from tertulia.models.beam import Hypothesis, beam_steps, normalised
-from tertulia.models.generator import DialogueView, Generator, JoinableState, LatentGenerator, State, eval_mode
+from tertulia.models.generator import (
+    DialogueView,
+    Generator,
+    JoinableState,
+    LatentGenerator,
+    LimitedGenerator,
+    State,
+    eval_mode,
+)
 from tertulia.models.sampling import Keys, TopTokens, draw, row_keys, top_tokens, uniforms
 from tertulia.models.tokenizer import END, OTHER, OWN, PAD, PERSONA, UNKNOWN
 
@@ -142,22 +151,27 @@ def decode(
     seeds: Sequence[int],
     *,
     alive: Callable[[int], bool] = lambda _: True,
+    prompt_tokens: Sequence[int] | None = None,
     top_logprobs: Sequence[int] | None = None,
     compact_share: float = COMPACT_SHARE,
 ) -> list[list[Generation]]:
     """Candidates for the next turn of each dialogue, best first; none for a dialogue that is no longer `alive`.
     They carry as many of the most probable tokens of each position as `top_logprobs` says for their dialogue.
+    An engine with limits needs to know how many `prompt_tokens` each dialogue has.
 
     The same dialogue, config and seed give the same turns, whatever else is in the batch.
     """
     if len(seeds) != len(views):
         raise ValueError(f"{len(views)} dialogues need as many seeds, not {len(seeds)}")
-    top, size = top_logprobs or [0] * len(views), max(1, ROWS_AT_ONCE // config.rows)
+    none = [0] * len(views)
+    top, prompts, size = top_logprobs or none, prompt_tokens or none, max(1, ROWS_AT_ONCE // config.rows)
     generations: dict[int, list[Generation]] = {}
     for start in range(0, len(views), size):
         session = DecodingSession(model, compact_share=compact_share)
         batch = range(len(views))[start : start + size]
-        running = {session.add(views[i], config, seeds[i], top_logprobs=top[i]): i for i in batch}
+        running = {
+            session.add(views[i], config, seeds[i], prompt_tokens=prompts[i], top_logprobs=top[i]): i for i in batch
+        }
         while running:
             for progress in session.step():
                 if progress.generations is not None:
@@ -188,6 +202,8 @@ class DecodingSession:
     ) -> None:
         """At most `max_rows` rows, and contexts and turns of `max_tokens` tokens, are in memory; one turn always is."""
         self.model = model
+        if isinstance(model, LimitedGenerator):
+            max_rows, max_tokens = min(max_rows or model.max_rows, model.max_rows), model.max_tokens
         self.max_rows, self.max_tokens, self._compact_share = max_rows, max_tokens, compact_share
         self._queue: deque[_Turn] = deque()
         self._batches: list[_Batch | _BeamBatch] = []
@@ -198,6 +214,8 @@ class DecodingSession:
         self, view: DialogueView, config: DecodingConfig, seed: int, *, prompt_tokens: int = 0, top_logprobs: int = 0
     ) -> int:
         """Decode the next turn of a dialogue from the next step on; returns the turn's handle."""
+        if isinstance(self.model, LimitedGenerator):
+            check_limits(self.model, config, prompt_tokens)
         handle = self._next_handle
         self._next_handle += 1
         self._turns[handle] = turn = _Turn(handle, view, config, seed, prompt_tokens, top_logprobs)
@@ -262,6 +280,18 @@ class DecodingSession:
         tokens = contexts + rows * max(one.config.max_tokens for one in turns)
         return (self.max_rows is None or rows <= self.max_rows) and (
             self.max_tokens is None or tokens <= self.max_tokens
+        )
+
+
+def check_limits(model: LimitedGenerator, config: DecodingConfig, prompt_tokens: int = 0) -> None:
+    """Reject a turn that needs more rows or tokens at once than the model's engine has room for."""
+    tokens = prompt_tokens + config.rows * config.max_tokens
+    if config.rows > model.max_rows or tokens > model.max_tokens:
+        raise ConfigError(
+            f"A reply from {config.rows} samples or beams of up to {config.max_tokens} tokens, after a prompt of"
+            f" {prompt_tokens}, does not fit into this engine: it has room for {model.max_rows} of them, and for"
+            f" {model.max_tokens} tokens.",
+            hint="Ask for fewer samples, beams or tokens, or use engine=torch.",
         )
 
 

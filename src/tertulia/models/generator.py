@@ -110,6 +110,15 @@ class Generator(Protocol):
         ...
 
 
+@runtime_checkable
+class LimitedGenerator(Generator, Protocol):
+    """A generator whose engine has room for so many rows and tokens at once, and no more."""
+
+    max_rows: int
+    max_tokens: int
+    """Of contexts and turns."""
+
+
 class Importance(NamedTuple):
     """Estimates by importance sampling for the target turns of each dialogue, in nats."""
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 
 from tertulia.models.generator import DialogueView, Generator, Nll, eval_mode
-from tertulia.models.hf.generator import HuggingFaceGenerator
+from tertulia.models.hf.generator import ChatGenerator, HuggingFaceGenerator
 from tertulia.models.likelihood import log_likelihoods
 
 MAX_TURNS = 6
@@ -62,7 +62,7 @@ class TextScorer:
 
     def _fits(self, text: str) -> bool:
         limit = MAX_TOKENS
-        if isinstance(self.model, HuggingFaceGenerator):
+        if isinstance(self.model, ChatGenerator):
             limit = min(limit, self.model.chat.max_reply_tokens(0) - 1)
         return len(self.model.tokenizer.encode(text)) < limit
 
@@ -89,7 +89,7 @@ class TextScorer:
     @torch.inference_mode()
     def _score(self, pairs: Sequence[tuple[tuple[str, ...], str]]) -> list[LogLikelihood]:
         views = [view_before(prompt).with_turn(text) for prompt, text in pairs]
-        if isinstance(self.model, HuggingFaceGenerator):
+        if isinstance(self.model, ChatGenerator):
             nll: Nll = self.model.nll(views, target_turns="last")
             return [LogLikelihood(-n, t) for n, t in zip(nll.total.tolist(), nll.tokens.tolist(), strict=True)]
         sums = log_likelihoods(self.model, views, score="sum")

@@ -75,7 +75,14 @@ def complete_replies(
     """For each request the best candidate that no filter rejects."""
     start = time.perf_counter()
     views, seeds = [request.view for request in requests], [_seed(request.ask, config) for request in requests]
-    generations = decode(model, views, config, seeds, top_logprobs=[r.ask.top_logprobs or 0 for r in requests])
+    generations = decode(
+        model,
+        views,
+        config,
+        seeds,
+        prompt_tokens=[request.prompt_tokens for request in requests],
+        top_logprobs=[request.ask.top_logprobs or 0 for request in requests],
+    )
     seconds = time.perf_counter() - start
     return [
         choose_reply(request, candidates, policy, seconds, model.tokenizer)

@@ -30,4 +30,5 @@ BOTS.add(
     "tertulia.talk.bots.smollm2:SmolLM2Bot",
     "SmolLM2-135M-Instruct, a small language model that runs offline",
 )
+BOTS.add("gguf", "tertulia.talk.bots.gguf:GGUFBot", "a chat model in a GGUF file, by llama.cpp or torch")
 BOTS.add("human", "tertulia.talk.bots.human:HumanBot", "a person at this terminal")

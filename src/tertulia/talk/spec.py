@@ -6,7 +6,7 @@ Commands that take several bots let users name them, `NAME=SPEC`.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote, urlencode
@@ -94,12 +94,23 @@ def _split_name(text: str) -> tuple[str, str]:
     return (match[1].strip(), match[2]) if match else ("", text)
 
 
-def make_bot(spec: str | BotSpec, progress: Progress | None = None) -> Bot:
-    """Make the bot of a specification; with the option `documents`, together with its folder of texts."""
+def make_bot(spec: str | BotSpec, progress: Progress | None = None, *, reference: bool = False) -> Bot:
+    """Make the bot of a specification; with the option `documents`, together with its folder of texts.
+
+    A `reference` computes with torch unless the specification names an engine: what a verdict is based on must not
+    depend on which packages are installed.
+    """
     parsed = parse_spec(spec) if isinstance(spec, str) else spec
+    if reference:
+        parsed = replace(parsed, options=reference_options(_factory(parsed.name).Options) | parsed.options)
     options, documents = check_spec(parsed), documents_of(parsed)
     bot: Bot = _factory(parsed.name).build(parsed.target, options)  # type: ignore[assignment]
     return bot if documents is None else with_documents(bot, documents, progress)
+
+
+def reference_options(kind: type[Config]) -> dict[str, str]:
+    """The options that make a bot compute as the reference does, if it has a choice."""
+    return {"engine": "torch"} if "engine" in kind.model_fields else {}
 
 
 def check_spec(spec: str | BotSpec) -> Config:

@@ -1,14 +1,9 @@
-"""Chat models of Hugging Face: loading them from a folder or a hub name, and turning conversations into prompts.
+"""Chat models of Hugging Face: loading them from a folder or a hub name. Their config says whether there is an encoder.
 
-There are three conventions of how a conversation becomes a prompt. A tokenizer with a chat template says it itself. A
-causal model without one is taken to be like DialoGPT: the turns, each followed by the end token. A model with an
-encoder (seq2seq) is taken to be like BlenderBot: the turns in one line, joined by what its tokenizer uses, with the
-sentences of the persona in front. Whether there is an encoder is what the model's config says.
-
-`generator.HuggingFaceGenerator` makes a chat model a `Generator`, which is how it generates and scores replies.
+`chat_format` turns conversations into prompts. `generator.HuggingFaceGenerator` makes a chat model a `Generator`, which
+is how it generates and scores replies.
 """
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +17,7 @@ from transformers.models.auto.modeling_auto import (
 from transformers.utils import logging as hf_logging
 
 from tertulia.core.errors import BotError
+from tertulia.models.hf.chat_format import ChatFormat
 from tertulia.models.hf.state import LanguageModel
 
 TURN_SEPARATORS = {"blenderbot": "  ", "blenderbot-small": "\n"}
@@ -29,19 +25,24 @@ TURN_SEPARATORS = {"blenderbot": "  ", "blenderbot-small": "\n"}
 DEFAULT_WINDOW = 2048
 
 
-class ChatModel:
+class ChatModel(ChatFormat):
     """A language model with its tokenizer, causal or seq2seq."""
+
+    lm: LanguageModel
 
     def __init__(self, model: Any, tokenizer: Any, *, name: str) -> None:
         self.model = model.eval()
-        self.tokenizer = tokenizer
-        self.name = name
-        self.lm = LanguageModel(model)
-        # Not every config has this attribute (T5 has relative positions), and GPT-2's only as an alias.
-        self.window = int(getattr(model.config, "max_position_embeddings", None) or DEFAULT_WINDOW)
         ends = model.generation_config.eos_token_id
         ends = [*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id]
-        self.end_tokens = {int(token) for token in ends if token is not None}
+        super().__init__(
+            tokenizer,
+            LanguageModel(model),
+            name=name,
+            # Not every config has this attribute (T5 has relative positions), and GPT-2's only as an alias.
+            window=int(getattr(model.config, "max_position_embeddings", None) or DEFAULT_WINDOW),
+            end_tokens={int(token) for token in ends if token is not None},
+            separator=TURN_SEPARATORS.get(model.config.model_type),
+        )
 
     @classmethod
     def load(cls, name: str, *, device: torch.device | str = "cpu", gguf_file: str | None = None) -> "ChatModel":
@@ -80,43 +81,10 @@ class ChatModel:
         plain.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
-    @property
-    def seq2seq(self) -> bool:
-        """Whether an encoder reads the conversation."""
-        return self.lm.seq2seq
-
-    def max_prompt_tokens(self, reply_tokens: int) -> int:
-        """How long a prompt may be if the reply has up to `reply_tokens`: a causal model's window holds both."""
-        return self.window if self.seq2seq else max(self.window - reply_tokens, self.window // 2)
-
-    def max_reply_tokens(self, prompt_tokens: int) -> int:
-        """How many tokens can be generated after a prompt of `prompt_tokens`."""
-        return max(1, self.window - (len(self.lm.decoder_prefix) if self.seq2seq else prompt_tokens))
-
-    def prompt(
-        self, messages: Sequence[Mapping[str, str]], *, persona: Sequence[str] = (), partner: Sequence[str] = ()
-    ) -> list[int]:
-        """The conversation as tokens, up to where the reply begins; see the module for the conventions.
-
-        A template finds personas in the system turn. `persona` and `partner` are for models that have no such turn.
-        """
-        if self.tokenizer.chat_template:
-            try:
-                text = self.tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=False)
-            except Exception as error:  # a template is a program, and may raise anything
-                raise BotError(f"The chat template of {self.name} rejects this conversation: {error}.") from error
-            return list(self.tokenizer(text, add_special_tokens=False)["input_ids"]) or [self.lm.pad]
-        turns = [m["content"] for m in messages if m["role"] != "system" and m["content"]]
-        end = self.tokenizer.eos_token or "\n"
-        if self.seq2seq:
-            separator = TURN_SEPARATORS.get(self.model.config.model_type, end)
-            sentences = [*(f"your persona: {s}" for s in persona), *(f"partner's persona: {s}" for s in partner)]
-            return list(self.tokenizer(separator.join([*sentences, *turns]))["input_ids"])
-        return list(self.tokenizer("".join(text + end for text in turns or [""]))["input_ids"])
-
-    def decode(self, tokens: Sequence[int]) -> str:
-        """Tokens as text, special tokens left out."""
-        return str(self.tokenizer.decode(tokens, skip_special_tokens=True))
+    def add_end_token(self, token: int) -> None:
+        """From now on this token ends a turn, too; an exported model says so as well."""
+        super().add_end_token(token)
+        self.model.generation_config.eos_token_id = sorted(self.end_tokens)
 
 
 def _check_architecture(config: Any, name: str) -> None:

@@ -1,4 +1,4 @@
-"""A Hugging Face model as a `Generator`: decoding, filters and judging see no difference from our own architectures.
+"""A chat model as a `Generator`: decoding, filters and judging see no difference from our own architectures.
 
 Our special tokens keep their ids and the model's tokens follow, shifted by `SHIFT`. `END` has the summed probability of
 all tokens that end a turn (chat models have several), and those tokens themselves have none, so that the probabilities
@@ -8,6 +8,7 @@ A bot lays out the conversation itself and passes the prompt's tokens (`Prompt`)
 goes into the system turn.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -19,9 +20,9 @@ from torch import nn
 
 from tertulia.core.errors import BotError
 from tertulia.models.generator import DialogueView, Nll, State, TargetTurns, target_mask
+from tertulia.models.hf.chat_format import ChatFormat, TokenState
 from tertulia.models.hf.chat_model import ChatModel
-from tertulia.models.hf.shared_prefix import SharedPrefixState
-from tertulia.models.hf.state import HFDecoderState, pad
+from tertulia.models.hf.state import pad
 from tertulia.models.hf.token_tree import PromptAndReply, tree_nll
 from tertulia.models.likelihood import batches_of
 from tertulia.models.tokenizer import END, SPECIAL_TOKENS, Tokenizer
@@ -29,10 +30,14 @@ from tertulia.models.tokenizer import END, SPECIAL_TOKENS, Tokenizer
 SHIFT = len(SPECIAL_TOKENS)
 LOGITS_AT_ONCE = 2**25
 """Logits held in memory while given replies are scored: 128 MB."""
+ROWS_OF_LIMITED = 128
+"""Prompts, and tokens of replies, that an engine with limited room gets at once."""
 PADDING = 1.2
 """How much longer the longest reply of a batch may be than the shortest one, and one token."""
 ScoredReply = tuple[int, int, tuple[int, ...]]
 """Row of its prompt, index of its view, tokens."""
+RepliesByPrompt = dict[tuple[int, ...], list[tuple[int, tuple[int, ...]]]]
+"""By the tokens of a prompt its replies: index of the view, tokens."""
 
 
 class Chain(NamedTuple):
@@ -65,11 +70,11 @@ class Prompt(DialogueView):
 class ShiftedTokenizer:
     """A Hugging Face tokenizer whose ids are shifted to make room for our special tokens."""
 
-    def __init__(self, chat: ChatModel) -> None:
+    def __init__(self, chat: ChatFormat) -> None:
         self.chat = chat
 
     def __len__(self) -> int:
-        return int(self.chat.model.get_output_embeddings().weight.shape[0]) + SHIFT
+        return self.chat.lm.vocabulary + SHIFT
 
     def encode(self, text: str, /) -> tuple[int, ...]:
         """The tokens of a reply, without special tokens around it."""
@@ -85,27 +90,26 @@ class ShiftedTokenizer:
         return "tokenizer_config.json"
 
 
-class HuggingFaceGenerator(nn.Module):
-    """A chat model as a `Generator`."""
+class ChatGenerator(ABC):
+    """A chat model as a `Generator`, whatever computes its logits."""
 
-    def __init__(self, chat: ChatModel) -> None:
-        super().__init__()
-        self.chat = chat
-        self.model = chat.model
-        self.tokenizer: Tokenizer = ShiftedTokenizer(chat)
-        ends = torch.tensor(sorted(chat.end_tokens), dtype=torch.long, device=chat.model.device)
-        self._ends: torch.Tensor
-        self.register_buffer("_ends", ends, persistent=False)  # it moves with the model and is not among its weights
-        self.eval()  # a new module is in training mode, and decoding restores the mode it finds
+    chat: ChatFormat
+    tokenizer: Tokenizer
+    _ends: torch.Tensor
+    """The tokens that end a turn."""
+
+    @abstractmethod
+    def save(self, folder: Path, /) -> Sequence[str]:
+        """Save the model; returns the names of its files other than weights and config."""
 
     def start(self, views: Sequence[DialogueView], /) -> State:
         """Encode the prompts."""
         # The cast: expanding it may give a `SharedPrefixState`, where the protocol expects a state of the same class.
-        return cast(State, self.chat.lm.encode([self.prompt(view) for view in views]))
+        return cast(State, self.chat.lm.encode([self.prompt(view) for view in views], reuse=True))
 
     def step(self, state: State, tokens: torch.Tensor | None, /) -> tuple[torch.Tensor, State]:
         """Logits of the next token after `tokens`, or of the first one after None."""
-        if not isinstance(state, HFDecoderState | SharedPrefixState):
+        if not isinstance(state, TokenState):
             raise TypeError(f"not a state of this model: {type(state).__name__}")
         if tokens is None:
             return self._shift(state.logits), state
@@ -123,7 +127,7 @@ class HuggingFaceGenerator(nn.Module):
         """
         total = torch.zeros(len(views), dtype=torch.float64, device="cpu")
         tokens = torch.zeros(len(views), dtype=torch.long, device="cpu")
-        by_prompt: dict[tuple[int, ...], list[tuple[int, tuple[int, ...]]]] = {}
+        by_prompt: RepliesByPrompt = {}
         chains: list[tuple[int, Chain]] = []
         for i, view in enumerate(views):
             for chain in self._chains(view, target_turns):
@@ -132,30 +136,29 @@ class HuggingFaceGenerator(nn.Module):
                     by_prompt.setdefault(chain.prompt, []).append((i, chain.first))
                 else:
                     chains.append((i, chain))
-        replies = [(row, *pair) for row, pairs in enumerate(by_prompt.values()) for pair in pairs]
-        at_once = LOGITS_AT_ONCE // len(self.tokenizer)
-        if self.chat.lm.capabilities.shared_prefix:
-            pairs = [PromptAndReply(prompt, text) for prompt, own in by_prompt.items() for _, text in own]
-            nll = tree_nll(self.chat.lm, pairs, self._ends, max_scored=at_once)
-            total.index_add_(0, torch.tensor([i for _, i, _ in replies], dtype=torch.long, device="cpu"), nll)
-        elif replies:
-            start = self.chat.lm.encode(list(by_prompt))
-            for batch in _batches(replies, at_once):
-                rows, indices, texts = zip(*batch, strict=True)
-                total.index_add_(
-                    0, torch.tensor(indices, device="cpu"), self._reply_nll(start, rows, texts).cpu().double()
-                )
+        for indices, nll in self._replies_nll(by_prompt):
+            total.index_add_(0, torch.tensor(indices, dtype=torch.long, device="cpu"), nll.cpu().double())
         chains.sort(key=lambda one: len(one[1].ids))
-        for group in batches_of([len(chain.ids) for _, chain in chains], at_once, None):
+        for group in batches_of([len(chain.ids) for _, chain in chains], self._at_once, None):
             nll = self._chain_nll([chains[i][1] for i in group])
             total.index_add_(0, torch.tensor([chains[i][0] for i in group], device="cpu"), nll.cpu().double())
         return Nll(total.float(), tokens)
 
-    def save(self, folder: Path, /) -> Sequence[str]:
-        """Write the model in Hugging Face's format."""
-        self.chat.save(folder)
-        own = ("config.json", "model.safetensors")
-        return sorted(file.name for file in folder.iterdir() if file.name not in own)
+    @property
+    def _at_once(self) -> int:
+        """Tokens of replies that are scored together."""
+        return min(
+            LOGITS_AT_ONCE // len(self.tokenizer), ROWS_OF_LIMITED if self.chat.lm.max_tokens else LOGITS_AT_ONCE
+        )
+
+    def _replies_nll(self, by_prompt: RepliesByPrompt) -> Iterator[tuple[Sequence[int], torch.Tensor]]:
+        """NLL of the replies to each prompt, some at a time, with the indices of their views."""
+        for prompts in _groups(list(by_prompt), self.chat.lm.max_tokens):
+            replies = [(row, *pair) for row, prompt in enumerate(prompts) for pair in by_prompt[prompt]]
+            start = self.chat.lm.encode(prompts)
+            for batch in _batches(replies, self._at_once):
+                rows, indices, texts = zip(*batch, strict=True)
+                yield indices, self._reply_nll(start, rows, texts)
 
     def prompt(self, view: DialogueView) -> list[int]:
         """The tokens that the model reads before it generates the next turn of a view."""
@@ -222,9 +225,7 @@ class HuggingFaceGenerator(nn.Module):
             sums.append((logits.logsumexp(-1) - values).sum())
         return torch.stack(sums)
 
-    def _reply_nll(
-        self, start: HFDecoderState, rows: Sequence[int], replies: Sequence[tuple[int, ...]]
-    ) -> torch.Tensor:
+    def _reply_nll(self, start: TokenState, rows: Sequence[int], replies: Sequence[tuple[int, ...]]) -> torch.Tensor:
         """NLL of each reply after the prompt in its row of `start`, its end included: (replies,)."""
         state = start.select(torch.tensor(rows, device=self._ends.device))
         logits = state.logits[:, None]
@@ -248,6 +249,54 @@ class HuggingFaceGenerator(nn.Module):
             shifted[:, END] = logits[:, self._ends].logsumexp(-1)
             shifted[:, self._ends + SHIFT] = -torch.inf
         return shifted
+
+
+class HuggingFaceGenerator(ChatGenerator, nn.Module):
+    """A Hugging Face model as a `Generator`, a torch module."""
+
+    chat: ChatModel
+
+    def __init__(self, chat: ChatModel) -> None:
+        nn.Module.__init__(self)
+        self.chat = chat
+        self.model = chat.model
+        self.tokenizer = ShiftedTokenizer(chat)
+        # A buffer moves with the model, and this one is not among its weights.
+        self.register_buffer("_ends", end_tensor(chat), persistent=False)
+        self.eval()  # a new module is in training mode, and decoding restores the mode it finds
+
+    def _replies_nll(self, by_prompt: RepliesByPrompt) -> Iterator[tuple[Sequence[int], torch.Tensor]]:
+        """Every common beginning is read once if the model can do so."""
+        if not self.chat.lm.capabilities.shared_prefix:
+            yield from super()._replies_nll(by_prompt)
+            return
+        replies = [(i, PromptAndReply(prompt, text)) for prompt, own in by_prompt.items() for i, text in own]
+        nll = tree_nll(self.chat.lm, [pair for _, pair in replies], self._ends, max_scored=self._at_once)
+        yield [i for i, _ in replies], nll
+
+    def save(self, folder: Path, /) -> Sequence[str]:
+        """Write the model in Hugging Face's format."""
+        self.chat.save(folder)
+        own = ("config.json", "model.safetensors")
+        return sorted(file.name for file in folder.iterdir() if file.name not in own)
+
+
+def end_tensor(chat: ChatFormat) -> torch.Tensor:
+    """The tokens that end a turn, where logits are."""
+    return torch.tensor(sorted(chat.end_tokens), dtype=torch.long, device=chat.lm.device)
+
+
+def _groups(prompts: Sequence[tuple[int, ...]], limit: int | None) -> Iterator[Sequence[tuple[int, ...]]]:
+    """Prompts that there is room for at once, in half of an engine's memory; all of them if it has no limit."""
+    group: list[tuple[int, ...]] = []
+    for prompt in prompts:
+        tokens = sum(map(len, group)) + len(prompt)
+        if limit is not None and group and (tokens > limit // 2 or len(group) == ROWS_OF_LIMITED):
+            yield group
+            group = []
+        group.append(prompt)
+    if group:
+        yield group
 
 
 def _batches(replies: Sequence[ScoredReply], tokens: int) -> Iterator[Sequence[ScoredReply]]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from tertulia.core.errors import UsageError
 from tertulia.models.generator import DialogueView, Stream, TargetTurns
-from tertulia.models.hf.chat_model import ChatModel
+from tertulia.models.hf.chat_format import ChatFormat
 from tertulia.models.hf.generator import messages
 
 PLAIN_TEMPLATE = (
@@ -40,7 +40,7 @@ class Part(NamedTuple):
 class DialogueLayout:
     """Dialogues as token streams and prompts of one chat model; gives the model a plain template if need be."""
 
-    def __init__(self, chat: ChatModel, *, plain: bool = False, evidence_words: int = 0) -> None:
+    def __init__(self, chat: ChatFormat, *, plain: bool = False, evidence_words: int = 0) -> None:
         self.chat, self.evidence_words = chat, evidence_words
         self.single_lines = plain or not chat.tokenizer.chat_template
         if self.single_lines:
@@ -147,7 +147,7 @@ class DialogueLayout:
         return tuple(self.chat.tokenizer(text, add_special_tokens=False)["input_ids"]) if text else ()
 
 
-def use_plain_template(chat: ChatModel) -> None:
+def use_plain_template(chat: ChatFormat) -> None:
     """Give a chat model the plain template: from now on the end of a line ends a turn, too."""
     tokenizer: Any = chat.tokenizer
     newline = tokenizer("\n", add_special_tokens=False)["input_ids"]
@@ -157,5 +157,4 @@ def use_plain_template(chat: ChatModel) -> None:
             hint="Choose a base with a chat template, or another tokenizer.",
         )
     tokenizer.chat_template = PLAIN_TEMPLATE
-    chat.end_tokens.add(int(newline[0]))
-    chat.model.generation_config.eos_token_id = sorted(chat.end_tokens)
+    chat.add_end_token(int(newline[0]))

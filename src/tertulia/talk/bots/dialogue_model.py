@@ -4,9 +4,12 @@ The bot `hf` adds instructions for chatting. Fine-tuned models need none, and wh
 likelihoods, ranks and replies belong to the prompts that perplexity was computed on.
 """
 
+from collections.abc import Mapping
+
+from tertulia.core.dialogue import Json
 from tertulia.core.reply import Ask
 from tertulia.models.generator import DialogueView
-from tertulia.models.hf.generator import HuggingFaceGenerator
+from tertulia.models.hf.generator import ChatGenerator
 from tertulia.models.likelihood import view_as
 from tertulia.talk.bots.huggingface import HuggingFaceBot, HuggingFaceOptions
 
@@ -16,15 +19,15 @@ class DialogueModelBot(HuggingFaceBot):
 
     def __init__(
         self,
-        generator: HuggingFaceGenerator,
+        generator: ChatGenerator,
         options: HuggingFaceOptions | None = None,
         *,
         spec: str = "",
         fingerprint: str | None = None,
         summary: str = "",
+        engine: Mapping[str, Json] | None = None,
     ) -> None:
-        super().__init__(generator.chat, options, spec=spec, summary=summary)
-        self.generator = self.model = generator
+        super().__init__(generator, options, spec=spec, summary=summary, engine=engine)
         self.fingerprint = fingerprint
 
     def view(self, ask: Ask, options: HuggingFaceOptions) -> DialogueView:  # type: ignore[override]

@@ -37,7 +37,7 @@ from tertulia.talk.generation import (
 )
 
 TRAIN = "Train one with `tertulia train RECIPE.toml --out RUN` (configs/ has recipes)."
-OPERATOR_OPTIONS = frozenset(("filters", "fallback", "candidates", "threads", "device"))
+OPERATOR_OPTIONS = frozenset(("filters", "fallback", "candidates", "threads", "device", "engine", "prefix_cache_mb"))
 """Options that are for whoever runs the bot, not for whoever asks it."""
 
 
@@ -87,8 +87,18 @@ class BaseGenerativeBot(ABC, Generic[OptionsT]):
     summary: str
     traits = BotTraits(logprobs=True)
 
-    def __init__(self, model: Generator, options: OptionsT, *, spec: str, fingerprint: str | None = None) -> None:
+    def __init__(
+        self,
+        model: Generator,
+        options: OptionsT,
+        *,
+        spec: str,
+        fingerprint: str | None = None,
+        engine: Mapping[str, Json] | None = None,
+    ) -> None:
+        """`engine` says what computes, for the provenance of replies."""
         self.model = model
+        self.engine = dict(engine or {})
         self.options = options
         self.spec, self.fingerprint = spec, fingerprint
         self.decoding = options.decoding()  # here, so that wrong options fail at once
@@ -166,7 +176,8 @@ class BaseGenerativeBot(ABC, Generic[OptionsT]):
         return self._policies[spec]
 
     def _provenance(self, ask: Ask, options: OptionsT, config: DecodingConfig) -> Provenance:
-        settings = options.model_dump(exclude={"threads", "device"}) | config.model_dump()
+        options_used = options.model_dump(exclude={"threads", "device", "prefix_cache_mb"})
+        settings = options_used | config.model_dump() | self.engine
         settings["filters"] = self.options.filter_spec(config.method)
         return Provenance(self.spec, self.fingerprint, settings, ask.seed, __version__)
 

@@ -5,7 +5,7 @@ greedy, beam search), filters and scores work as for our own models: decoding is
 template (DialoGPT, BlenderBot) have no system turn: they get the turns alone, BlenderBot the persona's sentences too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Self
@@ -19,8 +19,9 @@ from tertulia.core.reply import Ask
 from tertulia.models.decoding import PRESETS, DecodingConfig, Method, ScoreReduction
 from tertulia.models.device import resolve_device
 from tertulia.models.generator import DialogueView
+from tertulia.models.hf.chat_format import ChatFormat
 from tertulia.models.hf.chat_model import ChatModel
-from tertulia.models.hf.generator import HuggingFaceGenerator, Prompt
+from tertulia.models.hf.generator import ChatGenerator, HuggingFaceGenerator, Prompt
 from tertulia.models.likelihood import view_as
 from tertulia.models.threads import use_threads
 from tertulia.talk.bot import BotTraits
@@ -64,6 +65,9 @@ class HuggingFaceOptions(BaseGenerativeOptions):
     """Longest prompt, in tokens; the oldest turns are dropped first."""
     instructions: str = "Keep your answers short and friendly, one or two sentences, as in a chat."
     """Added to the persona in the system turn."""
+    prefix_cache_mb: int = Field(256, ge=0)
+    """Memory for what was computed for prompts, in MB: the next turn of a conversation does not compute it again. 0 for
+    none."""
     evidence_words: int = Field(EVIDENCE_WORDS, ge=0)
     """Most words of evidence at the end of the system turn, the rest is cut off; 0 for a bot that ignores evidence."""
 
@@ -88,11 +92,20 @@ class HuggingFaceBot(BaseGenerativeBot[HuggingFaceOptions]):
     summary = "A Hugging Face chat model."
 
     def __init__(
-        self, chat: ChatModel, options: HuggingFaceOptions | None = None, *, spec: str = "", summary: str = ""
+        self,
+        model: ChatModel | ChatGenerator,
+        options: HuggingFaceOptions | None = None,
+        *,
+        spec: str = "",
+        summary: str = "",
+        engine: Mapping[str, Json] | None = None,
     ) -> None:
-        self.chat = chat
-        self.generator = HuggingFaceGenerator(chat)
-        super().__init__(self.generator, options or HuggingFaceOptions(), spec=spec or f"hf:{chat.name}")
+        """A chat model in torch, or a generator, whose logits any engine computes; `engine` is for the provenance."""
+        self.generator = model if isinstance(model, ChatGenerator) else HuggingFaceGenerator(model)
+        self.chat = chat = self.generator.chat
+        super().__init__(self.generator, options or HuggingFaceOptions(), spec=spec or f"hf:{chat.name}", engine=engine)
+        if isinstance(chat, ChatModel):
+            chat.lm.keep_prefixes(self.options.prefix_cache_mb * 2**20)
         self.summary = summary or f"The chat model {Path(chat.name).name}."  # visitors see it: no folder
         has_system_turn = bool(chat.tokenizer.chat_template)
         self.traits = BotTraits(logprobs=True, reads_evidence=has_system_turn and self.options.evidence_words > 0)
@@ -130,7 +143,7 @@ class HuggingFaceBot(BaseGenerativeBot[HuggingFaceOptions]):
         return scores
 
 
-def fit_prompt(chat: ChatModel, ask: Ask, options: HuggingFaceOptions) -> list[int]:
+def fit_prompt(chat: ChatFormat, ask: Ask, options: HuggingFaceOptions) -> list[int]:
     """The prompt, without its oldest turns where the conversation is too long for the model.
 
     Evidence gets at most half of the room: in some scripts 300 words are far more tokens than in English.
@@ -150,7 +163,7 @@ def fit_prompt(chat: ChatModel, ask: Ask, options: HuggingFaceOptions) -> list[i
 
 
 def _prompt(
-    chat: ChatModel, ask: Ask, turns: tuple[Turn, ...], options: HuggingFaceOptions, evidence_words: int
+    chat: ChatFormat, ask: Ask, turns: tuple[Turn, ...], options: HuggingFaceOptions, evidence_words: int
 ) -> list[int]:
     dialogue, view = replace(ask.dialogue, turns=turns), view_as(ask.dialogue, ask.speaker)
     messages = chat_messages(dialogue, ask.speaker, options.instructions, evidence_words=evidence_words)

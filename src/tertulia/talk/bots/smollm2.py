@@ -1,7 +1,7 @@
 """SmolLM2-135M-Instruct (Apache-2.0), a real language model that talks on a machine without a network.
 
-Its weights come inside a pip package and are unpacked once (`tertulia.models.hf.packaged`); from then on the bot is the
-same as `hf:FOLDER`.
+Its weights come inside a pip package as a GGUF file, which llama.cpp reads as it is. For torch they are unpacked once
+(`tertulia.models.hf.packaged`); from then on the bot is the same as `hf:FOLDER`.
 """
 
 from typing import ClassVar, Self
@@ -11,12 +11,16 @@ from pydantic import Field
 from tertulia.core.config import Config
 from tertulia.models.device import resolve_device
 from tertulia.models.hf.chat_model import ChatModel
-from tertulia.models.hf.packaged import unpack
+from tertulia.models.hf.packaged import SHA256, unpack
+from tertulia.models.llamacpp.generator import GGUFFile, load_gguf
 from tertulia.models.threads import use_threads
-from tertulia.talk.bots.huggingface import HuggingFaceBot, HuggingFaceOptions
+from tertulia.talk.bots.engine import EngineOptions, engine_config, torch_provenance, use_llamacpp
+from tertulia.talk.bots.huggingface import HuggingFaceBot
+
+SUMMARY = "SmolLM2-135M-Instruct, a small language model."
 
 
-class SmolLM2Options(HuggingFaceOptions):
+class SmolLM2Options(EngineOptions):
     """How it decodes: so small a model needs a low temperature."""
 
     temperature: float = Field(0.3, ge=0, le=2)
@@ -32,12 +36,11 @@ class SmolLM2Bot(HuggingFaceBot):
     target_help: ClassVar[str] = ""
 
     @classmethod
-    def build(cls, target: str, options: HuggingFaceOptions, /) -> Self:
-        """Unpack the weights if this has not been done yet, then load them."""
+    def build(cls, target: str, options: EngineOptions, /) -> Self:  # type: ignore[override]
+        """Load the weights, for torch unpacked if this has not been done yet."""
         use_threads(options.threads)
-        return cls(
-            ChatModel.load(str(unpack()), device=resolve_device(options.device)),
-            options,
-            spec="smollm2",
-            summary="SmolLM2-135M-Instruct, a small language model.",
-        )
+        if use_llamacpp(options):
+            model = load_gguf(GGUFFile.of_smollm2(), engine_config(options), name="smollm2")
+            return cls(model, options, spec="smollm2", summary=SUMMARY, engine=model.provenance)
+        chat = ChatModel.load(str(unpack()), device=resolve_device(options.device))
+        return cls(chat, options, spec="smollm2", summary=SUMMARY, engine=torch_provenance(SHA256))

@@ -1,0 +1,242 @@
+"""How fast SmolLM2 talks on a CPU: our engines against llama.cpp's own server on the same weights, in one run.
+
+Ways: `torch` (nothing kept between turns), `torch-prefix` (prompts are kept), `llamacpp` (our bot with that engine),
+all three through our worker as our server does it; and `server`, llama.cpp's own server object (from xllamacpp), called
+without HTTP, one slot for each user, its prompt cache on. All have the same number of threads, prompts with the same
+words, greedy decoding and replies of the same number of tokens (the server is told to ignore end tokens, our bots have
+min_tokens = max_tokens).
+
+A scene is one user or eight at once, in the first or the tenth turn of a conversation. Earlier turns are given. For the
+tenth turn the ninth is replied to first, with one token and untimed, so that whatever a way keeps is there. Every
+conversation is a new one, with a persona of its own. Ways alternate; figures are medians over repetitions. On a busy
+machine wall time says little, so CPU seconds of the process are printed beside it, and ratios are given for both.
+
+With `--agreement N` it says instead how far the logits of both engines are apart, on N dialogues of the bundled sample.
+"""
+
+import argparse
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from statistics import median
+from typing import Any
+
+import torch
+import xllamacpp
+
+from common import finish
+from tertulia import sample
+from tertulia.core.dialogue import Dialogue, Persona, Turn
+from tertulia.core.reply import Ask
+from tertulia.models.hf.packaged import packaged_file
+from tertulia.models.likelihood import view_as
+from tertulia.models.threads import use_threads
+from tertulia.talk.bots.huggingface import HuggingFaceBot
+from tertulia.talk.chat import chat_messages
+from tertulia.talk.spec import make_bot
+from tertulia.talk.worker import Worker
+
+SAID = (
+    "Hello! How are you today?",
+    "I am well, thank you. The weather is lovely here.",
+    "Do you have any hobbies?",
+    "I like to read, and I often walk along the river.",
+    "What do you read at the moment?",
+    "A book about ships. It is longer than I thought.",
+)
+USERS = 8
+_people = count()
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What one scene took."""
+
+    first: float
+    """Seconds until the first token, the mean over users."""
+    total: float
+    """Seconds until all replies were complete."""
+    cpu: float
+    """CPU seconds of the process."""
+
+
+Way = Callable[[Sequence[Dialogue], int], Timing]
+
+
+def conversation(turns: int) -> Dialogue:
+    """A conversation with somebody new, up to the message before the bot's n-th turn."""
+    number = next(_people)
+    persona = Persona((f"I am a sailor, and my boat is number {number}.", "I have two cats."), name=f"Ada{number}")
+    said = [Turn("user" if i % 2 == 0 else "bot", SAID[i % len(SAID)]) for i in range(2 * turns - 1)]
+    return Dialogue(f"d{number}", tuple(said), {"bot": persona})
+
+
+def earlier(dialogue: Dialogue) -> Dialogue:
+    """The same conversation one turn of the bot before."""
+    return Dialogue(dialogue.id, dialogue.turns[:-2], dialogue.personas)
+
+
+def together(users: Sequence[Any], run: Callable[[Any, Callable[[], None]], None]) -> Timing:
+    """All users at once, each on a thread; `run` calls its second argument at the first token."""
+    started, cpu = time.perf_counter(), time.process_time()
+    firsts: list[float] = []
+
+    def one(user: Any) -> None:
+        seen: list[float] = []
+
+        def first() -> None:
+            if not seen:
+                seen.append(time.perf_counter() - started)
+
+        run(user, first)
+        firsts.append(seen[0])
+
+    threads = [threading.Thread(target=one, args=(user,)) for user in users]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    seconds = time.perf_counter() - started
+    return Timing(sum(firsts) / len(firsts), seconds, time.process_time() - cpu)
+
+
+def way_of_bot(spec: str) -> Way:
+    """One of our bots behind a worker."""
+    worker = Worker(make_bot(spec))
+
+    def run(dialogues: Sequence[Dialogue], tokens: int) -> Timing:
+        options = {"method": "greedy", "max_tokens": tokens, "min_tokens": tokens, "repetition_penalty": 1.0}
+
+        def reply(dialogue: Dialogue, first: Callable[[], None]) -> None:
+            worker.submit(Ask(dialogue, options=options), lambda _: first()).result(900)
+            first()  # a reply of one token may be all blanks
+
+        return together(dialogues, reply)
+
+    return run
+
+
+def way_of_server(threads: int, instructions: str) -> Way:
+    """llama.cpp's own server, without HTTP."""
+    params = xllamacpp.CommonParams()
+    params.model.path = str(packaged_file())
+    params.n_ctx, params.n_parallel, params.warmup, params.verbosity = 1024 * USERS, USERS, False, -1
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+    params.port = 0
+    server = xllamacpp.Server(params)
+
+    def run(dialogues: Sequence[Dialogue], tokens: int) -> Timing:
+        def reply(dialogue: Dialogue, first: Callable[[], None]) -> None:
+            request = {
+                "messages": chat_messages(dialogue, "bot", instructions),
+                "max_tokens": tokens,
+                "temperature": 0,
+                "ignore_eos": True,
+                "cache_prompt": True,
+                "stream": True,
+            }
+
+            def piece(chunk: Any) -> None:
+                if "error" in chunk or chunk.get("code"):
+                    raise RuntimeError(str(chunk))
+                if any(choice["delta"].get("content") for choice in chunk["choices"]):
+                    first()
+
+            server.handle_chat_completions(request, piece)
+            first()
+
+        return together(dialogues, reply)
+
+    return run
+
+
+def measure(ways: dict[str, Way], users: int, turn: int, tokens: int, repetitions: int) -> dict[str, Timing]:
+    """Medians of a scene for each way; ways alternate."""
+    timings: dict[str, list[Timing]] = {name: [] for name in ways}
+    for _ in range(repetitions):
+        for name, way in ways.items():
+            dialogues = [conversation(turn) for _ in range(users)]
+            if turn > 1:
+                way([earlier(dialogue) for dialogue in dialogues], 1)
+            timings[name].append(way(dialogues, tokens))
+    return {
+        name: Timing(*(median(getattr(one, part) for one in several) for part in ("first", "total", "cpu")))
+        for name, several in timings.items()
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tokens", type=int, default=40, help="of each reply")
+    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--ways", nargs="*", default=["torch", "torch-prefix", "llamacpp", "server"])
+    parser.add_argument("--scenes", nargs="*", default=["1x1", "1x10", "8x1", "8x10"], help="users x turn")
+    parser.add_argument("--quick", action="store_true", help="two scenes, once, replies of eight tokens")
+    parser.add_argument("--agreement", type=int, default=0, metavar="N", help="compare logits on N dialogues")
+    args = parser.parse_args()
+    if args.agreement:
+        agreement(args.agreement, args.threads)
+        return
+    if args.quick:
+        args.tokens, args.repetitions, args.scenes = 8, 1, ["1x1", "1x10"]
+    use_threads(args.threads)
+    shared = f"device=cpu&threads={args.threads}"
+    makers: dict[str, Callable[[], Way]] = {
+        "torch": lambda: way_of_bot(f"smollm2?engine=torch&prefix_cache_mb=0&{shared}"),
+        "torch-prefix": lambda: way_of_bot(f"smollm2?engine=torch&{shared}"),
+        "llamacpp": lambda: way_of_bot(f"smollm2?engine=llamacpp&{shared}"),
+        "server": lambda: way_of_server(args.threads, instructions()),
+    }
+    ways = {name: makers[name]() for name in args.ways}
+    torch.set_num_threads(args.threads)
+    for way in ways.values():  # the first pass of each allocates
+        way([conversation(1)], 2)
+    figures: dict[str, float] = {}
+    for scene in args.scenes:
+        users, turn = map(int, scene.split("x"))
+        timings = measure(ways, users, turn, args.tokens, args.repetitions)
+        print(f"\n{users} at once, turn {turn}, {args.tokens} tokens each")
+        print(f"  {'way':14}{'first token s':>15}{'tokens/s':>10}{'CPU s':>8}{'time ratio':>12}{'CPU ratio':>11}")
+        for name, one in timings.items():
+            base = timings.get("server", one)
+            rate, ratio, cpu_ratio = users * args.tokens / one.total, one.total / base.total, one.cpu / base.cpu
+            print(f"  {name:14}{one.first:15.2f}{rate:10.1f}{one.cpu:8.2f}{ratio:12.2f}{cpu_ratio:11.2f}")
+            values = {"first_s": one.first, "tokens_per_s": rate, "cpu_s": one.cpu, "ratio": ratio}
+            key = f"{name}_{scene}"
+            figures |= {f"{key}_{part}": value for part, value in values.items()} | {f"{key}_cpu_ratio": cpu_ratio}
+    settings = {"tokens": args.tokens, "repetitions": args.repetitions, "threads": args.threads, "users": USERS}
+    finish("chat_speed", figures, settings)
+
+
+@torch.inference_mode()
+def agreement(dialogues: int, threads: int) -> None:
+    """KL divergence from torch's to llama.cpp's next-token distributions, at every token of some dialogues."""
+    use_threads(threads)
+    bots: list[Any] = [make_bot(f"smollm2?engine={one}&device=cpu&threads={threads}") for one in ("torch", "llamacpp")]
+    sums = {"kl": 0.0, "same_best_token": 0.0, "nll_torch": 0.0, "nll_llamacpp": 0.0}
+    tokens, largest = 0, 0.0
+    for dialogue in sample.dialogues("valid")[:dialogues]:
+        ids = bots[0].generator.prompt(view_as(dialogue, dialogue.turns[-1].speaker))
+        one, other = (bot.chat.lm.logits_before([ids], [list(range(1, len(ids)))])[0].log_softmax(-1) for bot in bots)
+        kl, target = (one.exp() * (one - other)).sum(-1), torch.tensor(ids[1:])[:, None]
+        sums["kl"] += float(kl.sum())
+        sums["same_best_token"] += float((one.argmax(-1) == other.argmax(-1)).sum())
+        sums["nll_torch"] -= float(one.gather(1, target).sum())
+        sums["nll_llamacpp"] -= float(other.gather(1, target).sum())
+        tokens, largest = tokens + len(kl), max(largest, float(kl.max()))
+    figures = {name: value / tokens for name, value in sums.items()} | {"largest_kl": largest}
+    for name, value in figures.items():
+        print(f"  {name:18}{value:10.4f}")
+    finish("chat_speed", figures, {"agreement": dialogues, "tokens": tokens, "data": "sample, valid"})
+
+
+def instructions() -> str:
+    """What our bot adds to the persona: the server gets the same prompt."""
+    return str(HuggingFaceBot.Options().instructions)  # type: ignore[attr-defined]
+
+
+if __name__ == "__main__":
+    main()
