@@ -77,8 +77,8 @@ def _majorities(choices: Iterable[Choice]) -> tuple[list[PreferencePair], int]:
         balance[key] = balance.get(key, 0) + (-vote if swapped else vote)
         example.setdefault(key, choice._replace(first=low, second=high))
     pairs = []
-    for key, votes in balance.items():
-        context, speaker, low, high, _ = example[key]
+    for asked, votes in balance.items():
+        context, speaker, low, high, _ = example[asked]
         if votes:
             chosen, rejected = (low, high) if votes > 0 else (high, low)
             pairs.append(PreferencePair(context, speaker, chosen, rejected))

@@ -117,7 +117,7 @@ def _format(file: Path, rows: Sequence[Json]) -> PreferenceFormat:
         raise UsageError(f"{file} is empty: it has no preferences.", hint=f"Give {FORMATS}.")
     first = next((row for row in rows if not _is_withdrawn(row)), rows[0])
     for name, recognises in _RECOGNISERS.items():
-        if recognises(first) or first is rows[0] and _is_withdrawn(first):
+        if recognises(first) or _is_withdrawn(first):
             return name
     fields = ", ".join(map(repr, first)) if isinstance(first, dict) else f"no fields, but is a {type(first).__name__}"
     raise UsageError(f"The format of {file} is unknown: its first record has {fields}.", hint=f"Give {FORMATS}.")
