@@ -20,6 +20,7 @@ import os
 import random
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,8 +31,8 @@ import numpy as np
 from common import finish
 from tertulia.artefacts.manifest import is_complete
 from tertulia.core.dialogue import Dialogue, Exchange, exchanges
-from tertulia.core.progress import Silent
 from tertulia.core.english import STOP_WORDS
+from tertulia.core.progress import Silent
 from tertulia.corpus.load import load_dialogues
 from tertulia.models.checkpoint import read_manifest
 from tertulia.models.decoding import DecodingConfig, decode
@@ -61,7 +62,7 @@ class Taste(NamedTuple):
 def taste_of(reply: str, exchange: Exchange) -> Taste:
     words = _WORD.findall(reply.lower())
     persona = set(_WORD.findall(" ".join(exchange.persona.sentences if exchange.persona else ()).lower())) - STOP_WORDS
-    pairs = list(zip(words, words[1:], strict=False))
+    pairs = list(pairwise(words))
     said = [" ".join(_WORD.findall(turn.text.lower())) for turn in exchange.context]
     repeats = len(set(pairs)) < len(pairs) or (len(words) > 2 and " ".join(words) in said)
     return Taste(len(words), bool(persona & set(words)), repeats)

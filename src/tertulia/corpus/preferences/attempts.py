@@ -8,7 +8,7 @@ visitors also try again out of curiosity.
 from collections.abc import Iterator
 
 from tertulia.core.dialogue import Dialogue, Json, Turn
-from tertulia.corpus.preferences.judgements import Choice
+from tertulia.corpus.preferences.judgements import ReplyChoice
 
 BOT = "bot"
 
@@ -21,7 +21,7 @@ def recognises(record: Json) -> bool:
     )
 
 
-def choices_of(dialogue: Dialogue) -> Iterator[Choice]:
+def choices_of(dialogue: Dialogue) -> Iterator[ReplyChoice]:
     """The current attempt at each reply against every replaced one."""
     current: list[Turn] = [turn for turn in dialogue.turns if turn.meta.get("current")]
     attempts = {str(turn.meta.get("id")): _chain(turn, dialogue) for turn in current if turn.speaker == BOT}
@@ -32,7 +32,7 @@ def choices_of(dialogue: Dialogue) -> Iterator[Choice]:
         context = Dialogue(dialogue.id, said, dialogue.personas, dialogue.evidence)
         for other in attempts[str(turn.meta.get("id"))]:
             if other.meta.get("status") == "done" and other.text.strip():
-                yield Choice(context, BOT, turn.text, other.text, "first")
+                yield ReplyChoice(context, BOT, turn.text, other.text, "first")
 
 
 def _chain(turn: Turn, dialogue: Dialogue) -> list[Turn]:

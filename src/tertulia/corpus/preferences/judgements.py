@@ -2,7 +2,7 @@
 
 People disagree. So several votes on the same two replies become one pair, which the majority decides. Ratings of a
 reply (SSA labels, Likert scales, up and down votes) are averaged; where several replies to one context were rated, each
-two of them are a pair, and a reply that is alone is wanted or not by the threshold of its question.
+two of them that differ are a pair, and a reply that is in no pair is wanted or not by the threshold of its question.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ DEFAULT_THRESHOLDS: Mapping[str, float] = {"yes-no": 0.5, "vote": 0.0}
 """By kind of question; where a scale ends is not part of an export, so scales need a threshold of their own."""
 
 
-class Choice(NamedTuple):
+class ReplyChoice(NamedTuple):
     """One person's choice between two replies to the same context."""
 
     context: Dialogue
@@ -56,7 +56,7 @@ class _Rated:
 
 
 def preferences_of(
-    choices: Sequence[Choice], ratings: Sequence[ReplyRating], thresholds: Mapping[str, float]
+    choices: Sequence[ReplyChoice], ratings: Sequence[ReplyRating], thresholds: Mapping[str, float]
 ) -> PreferenceSet:
     """The preferences that judgements amount to; `thresholds` are by question."""
     pairs, tied = _majorities(choices)
@@ -65,10 +65,10 @@ def preferences_of(
     return PreferenceSet((*pairs, *rated_pairs), tuple(replies), counts)
 
 
-def _majorities(choices: Iterable[Choice]) -> tuple[list[PreferencePair], int]:
+def _majorities(choices: Iterable[ReplyChoice]) -> tuple[list[PreferencePair], int]:
     """One pair for each two replies, and the number of those that are tied."""
     balance: dict[tuple[object, str, str], int] = {}
-    example: dict[tuple[object, str, str], Choice] = {}
+    example: dict[tuple[object, str, str], ReplyChoice] = {}
     for choice in choices:
         swapped = choice.second < choice.first
         low, high = sorted((choice.first, choice.second))
@@ -104,6 +104,7 @@ def _from_ratings(
     replies: list[LabelledReply] = []
     counts = {"tied": 0, "without_threshold": 0}
     for rated in contexts.values():
+        paired: set[str] = set()
         for first, second in combinations(rated.values(), 2):
             difference = _difference(first.means(), second.means())
             if not difference:
@@ -111,8 +112,8 @@ def _from_ratings(
                 continue
             better, worse = (first, second) if difference > 0 else (second, first)
             pairs.append(PreferencePair(better.context, better.speaker, better.reply, worse.reply))
-        if len(rated) == 1:
-            (alone,) = rated.values()
+            paired |= {better.reply, worse.reply}
+        for alone in (one for one in rated.values() if one.reply not in paired):
             above = _above_threshold(alone, thresholds)
             if above:
                 replies.append(LabelledReply(alone.context, alone.speaker, alone.reply, above > 0))

@@ -20,7 +20,7 @@ from tertulia.core.codec import DAMAGE, dialogue_from_json, loads, reason_of
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import DamagedLine, UsageError
 from tertulia.corpus.preferences import attempts, study_rows, trl
-from tertulia.corpus.preferences.judgements import Choice, ReplyRating, preferences_of
+from tertulia.corpus.preferences.judgements import ReplyChoice, ReplyRating, preferences_of
 from tertulia.corpus.preferences.values import LabelledReply, PreferencePair, PreferenceSet
 
 PreferenceFormat = Literal["trl", "study", "attempts"]
@@ -50,7 +50,7 @@ def read_preferences(
     left |= {rater for _, _, row in records if _is_withdrawn(row) and (rater := _rater(row))}
     pairs: list[PreferencePair] = []
     replies: list[LabelledReply] = []
-    judged: list[Choice | ReplyRating] = []
+    judged: list[ReplyChoice | ReplyRating] = []
     counts: Counter[str] = Counter(read=len(records))
     raters: set[str] = set()
     formats = {file: _format(file, [row for name, _, row in records if name == file]) for file in files}
@@ -67,13 +67,13 @@ def read_preferences(
             raters.add(rater)
         pairs += (item for item in one if isinstance(item, PreferencePair))
         replies += (item for item in one if isinstance(item, LabelledReply))
-        judged += (item for item in one if isinstance(item, Choice | ReplyRating))
+        judged += (item for item in one if isinstance(item, ReplyChoice | ReplyRating))
     if missing := sorted(wanted - asked):
         raise UsageError(
             f"No answer is to the question {missing[0]!r}.",
             hint=f"The files have answers to: {', '.join(sorted(asked)) or 'no question of a study'}.",
         )
-    choices = [one for one in judged if isinstance(one, Choice)]
+    choices = [one for one in judged if isinstance(one, ReplyChoice)]
     made = preferences_of(choices, [one for one in judged if isinstance(one, ReplyRating)], thresholds or {})
     counts.update(made.counts)
     complete = PreferenceSet((*pairs, *made.pairs), (*replies, *made.replies), {}, tuple(sorted(raters)))
@@ -82,7 +82,7 @@ def read_preferences(
 
 def _decode(
     kind: PreferenceFormat, row: Mapping[str, Json], wanted: set[str], asked: set[str], counts: Counter[str]
-) -> list[PreferencePair | LabelledReply | Choice | ReplyRating]:
+) -> list[PreferencePair | LabelledReply | ReplyChoice | ReplyRating]:
     """What one record says; why it says nothing is counted."""
     if kind == "trl":
         return [trl.decode(row)]

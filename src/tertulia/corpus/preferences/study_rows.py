@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 
 from tertulia.core.dialogue import Dialogue, Evidence, Json, Persona, Turn
-from tertulia.corpus.preferences.judgements import Choice, Outcome, ReplyRating
+from tertulia.corpus.preferences.judgements import Outcome, ReplyChoice, ReplyRating
 
 JUDGED = "2"
 """The speaker who replies."""
@@ -44,7 +44,7 @@ def parsed(row: Mapping[str, Json]) -> dict[str, Json]:
     return values
 
 
-def judgements(row: Mapping[str, Json]) -> Iterator[Choice | ReplyRating]:
+def judgements(row: Mapping[str, Json]) -> Iterator[ReplyChoice | ReplyRating]:
     """What a parsed row says about replies; nothing if it is about something else."""
     if row.get("kind") == "side" and len(row.get("bots", ())) == 2:
         yield from _choices(row)
@@ -53,11 +53,11 @@ def judgements(row: Mapping[str, Json]) -> Iterator[Choice | ReplyRating]:
         yield ReplyRating(_context(row, row["context"]), JUDGED, reply, str(row["question"]), str(row["kind"]), value)
 
 
-def _choices(row: Mapping[str, Json]) -> Iterator[Choice | ReplyRating]:
+def _choices(row: Mapping[str, Json]) -> Iterator[ReplyChoice | ReplyRating]:
     first, second = row.get("shown_a"), row.get("shown_b")
     outcome = _OUTCOMES.get(str(row["value"]), "tie")
     if isinstance(first, str) and isinstance(second, str):
-        yield Choice(_context(row, row.get("context", ())), JUDGED, first, second, outcome)
+        yield ReplyChoice(_context(row, row.get("context", ())), JUDGED, first, second, outcome)
     elif isinstance(first, list) and isinstance(second, list):
         if str(row.get("target", "")).startswith("turn:"):
             yield from _choice_of_turns(row, first, second, outcome)
@@ -71,7 +71,7 @@ def _choice_of_turns(row: Mapping[str, Json], first: Turns, second: Turns, outco
         return
     if first[:-1] == second[:-1]:
         context = _context(row, first[:-1])
-        yield Choice(context, JUDGED, first[-1]["text"], second[-1]["text"], outcome)
+        yield ReplyChoice(context, JUDGED, first[-1]["text"], second[-1]["text"], outcome)
         return
     votes = {"first": (1.0, -1.0), "second": (-1.0, 1.0), "both bad": (-1.0, -1.0)}.get(outcome, ())
     for chat, vote in zip((first, second), votes, strict=False):
@@ -79,12 +79,12 @@ def _choice_of_turns(row: Mapping[str, Json], first: Turns, second: Turns, outco
         yield ReplyRating(context, JUDGED, chat[-1]["text"], str(row["question"]), "vote", vote)
 
 
-def _first_difference(row: Mapping[str, Json], first: Turns, second: Turns, outcome: Outcome) -> Iterator[Choice]:
+def _first_difference(row: Mapping[str, Json], first: Turns, second: Turns, outcome: Outcome) -> Iterator[ReplyChoice]:
     """A choice between two conversations, as one between the first replies that differ."""
     same = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))))
     if same < min(len(first), len(second)) and first[same]["speaker"] == second[same]["speaker"] == JUDGED:
         context = _context(row, first[:same])
-        yield Choice(context, JUDGED, first[same]["text"], second[same]["text"], outcome)
+        yield ReplyChoice(context, JUDGED, first[same]["text"], second[same]["text"], outcome)
 
 
 def _context(row: Mapping[str, Json], turns: Turns) -> Dialogue:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from tertulia.core.dialogue import Dialogue, Evidence, Json, Persona, Turn
-from tertulia.corpus.preferences.values import LabelledReply, Preference, PreferencePair
+from tertulia.corpus.preferences.values import AnyPreference, LabelledReply, PreferencePair
 from tertulia.corpus.readers.messages import SYSTEM_ROLES, persona_of, text_of
 
 ASSISTANT, USER = "assistant", "user"
@@ -32,7 +32,7 @@ def recognises(record: Json) -> bool:
     return {"chosen", "rejected"} <= record.keys() or {"prompt", "completion", "label"} <= record.keys()
 
 
-def decode(record: Mapping[str, Json]) -> Preference:
+def decode(record: Mapping[str, Json]) -> AnyPreference:
     """Decode a record.
 
     >>> pair = decode({"prompt": "Hi!", "chosen": "Hello.", "rejected": "No."})

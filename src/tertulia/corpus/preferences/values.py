@@ -39,8 +39,8 @@ class LabelledReply:
     desirable: bool
 
 
-Preference = PreferencePair | LabelledReply
-P = TypeVar("P", bound=Preference)
+AnyPreference = PreferencePair | LabelledReply
+P = TypeVar("P", bound=AnyPreference)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def as_replies(preferences: PreferenceSet) -> list[LabelledReply]:
     return [*preferences.replies, *both]
 
 
-def context_key(one: Preference) -> tuple[object, ...]:
+def context_key(one: AnyPreference) -> tuple[object, ...]:
     """What makes two contexts the same: who replies, what was said, personas and evidence; not ids."""
     context = one.context
     personas = sorted((speaker == one.speaker, persona.sentences) for speaker, persona in context.personas.items())
@@ -90,7 +90,7 @@ def context_key(one: Preference) -> tuple[object, ...]:
     return said, tuple(personas), tuple(passage.text for passage in context.evidence)
 
 
-def groups(preferences: Sequence[Preference]) -> list[int]:
+def groups(preferences: Sequence[AnyPreference]) -> list[int]:
     """The group of each preference: those of one conversation, of equal contexts, and of contexts that continue others.
 
     >>> from tertulia.core.dialogue import Turn

@@ -23,7 +23,7 @@ from tertulia.core.dialogue import Dialogue
 from tertulia.core.errors import UsageError
 from tertulia.core.progress import Progress
 from tertulia.corpus.load import load_dialogues
-from tertulia.corpus.preferences.values import LabelledReply, Preference, PreferencePair, context_key, groups, split
+from tertulia.corpus.preferences.values import AnyPreference, LabelledReply, PreferencePair, context_key, groups, split
 from tertulia.models.generator import DialogueView, eval_mode
 from tertulia.models.hf.finetuned import SMOLLM2, FinetunedGenerator
 from tertulia.models.hf.generator import Chain
@@ -65,8 +65,8 @@ class PreferenceConfig(TrainingConfig):
     questions: tuple[str, ...] = ()
     """Questions of a study whose answers count; by default all that are about replies."""
     thresholds: dict[str, float] = Field(default_factory=dict)
-    """By question of a study: a reply that is the only one rated in its context is desirable above this mean rating,
-    and undesirable below it. By default 0.5 for yes-no questions and 0 for up and down votes; scales need one."""
+    """By question of a study: a reply that is in no pair with another one to its context is desirable above this mean
+    rating, and undesirable below it. By default 0.5 for yes-no questions and 0 for up and down votes; scales need one."""
     withdrawn: tuple[str, ...] = ()
     """Pseudonyms of people who withdrew after the file was written: their judgements are left out."""
     held_out: float = Field(0.2, gt=0, lt=1)
@@ -94,7 +94,7 @@ class PreferenceConfig(TrainingConfig):
     """Updates of linear warm-up."""
 
 
-class Example(NamedTuple):
+class PreferenceExample(NamedTuple):
     """Two replies whose log-probabilities make a loss."""
 
     chains: tuple[Chain, Chain]
@@ -112,8 +112,8 @@ class Example(NamedTuple):
 class PreferenceData(NamedTuple):
     """What a model is trained and validated on."""
 
-    train: list[Example]
-    valid: list[Example]
+    train: list[PreferenceExample]
+    valid: list[PreferenceExample]
     too_long: int
     """Preferences left out because context and reply do not fit into `max_length`."""
     dialogues: list[DialogueView]
@@ -144,8 +144,8 @@ def prepare_examples(
 
 
 def _lay_out(
-    part: Sequence[Preference], model: FinetunedGenerator, seed: int, group_of: Mapping[int, int]
-) -> list[Example]:
+    part: Sequence[AnyPreference], model: FinetunedGenerator, seed: int, group_of: Mapping[int, int]
+) -> list[PreferenceExample]:
     others = _other_replies(part, seed, group_of)
     contexts: dict[object, int] = {}
     examples = []
@@ -155,11 +155,11 @@ def _lay_out(
         if chains := model.chains(view, texts):
             desirable = not isinstance(one, LabelledReply) or one.desirable
             context = contexts.setdefault(context_key(one), len(contexts))
-            examples.append(Example((chains[0], chains[1]), desirable, view, group_of[id(one)], context))
+            examples.append(PreferenceExample((chains[0], chains[1]), desirable, view, group_of[id(one)], context))
     return examples
 
 
-def _other_replies(part: Sequence[Preference], seed: int, group_of: Mapping[int, int]) -> dict[int, str]:
+def _other_replies(part: Sequence[AnyPreference], seed: int, group_of: Mapping[int, int]) -> dict[int, str]:
     """For each labelled reply the reply to another context, in a random order; the same ones in every epoch."""
     order = [one for one in part if isinstance(one, LabelledReply)]
     random.Random(f"{seed} mismatched").shuffle(order)
@@ -250,7 +250,7 @@ class PreferenceTask(TrainingTask):
             losses = losses + self.config.sft_weight * _nll_per_token(policy[:, 0], examples)
         return Loss(losses.mean(), len(batch))
 
-    def losses(self, rewards: Rewards, examples: Sequence[Example]) -> torch.Tensor:
+    def losses(self, rewards: Rewards, examples: Sequence[PreferenceExample]) -> torch.Tensor:
         """The preference loss of each example."""
         config = self.config
         if config.loss == "dpo":
@@ -331,7 +331,7 @@ class PreferenceTask(TrainingTask):
         return rewards.ratios[desirable, 0], rewards.ratios[~desirable, 0]
 
     @torch.no_grad()
-    def log_probs(self, examples: Sequence[Example]) -> torch.Tensor:
+    def log_probs(self, examples: Sequence[PreferenceExample]) -> torch.Tensor:
         """Of both replies of each example: (n, 2)."""
         sizes = [2 * max(len(chain.ids) for chain in example.chains) for example in examples]
         result = torch.zeros(len(examples), 2, device=self.model.model.device)
@@ -359,7 +359,7 @@ class PreferenceTask(TrainingTask):
             self.model.load_state_dict(trained)
 
 
-def _nll_per_token(log_probs: torch.Tensor, examples: Sequence[Example]) -> torch.Tensor:
+def _nll_per_token(log_probs: torch.Tensor, examples: Sequence[PreferenceExample]) -> torch.Tensor:
     """Mean negative log-likelihood per token of chosen and desirable replies (n,); undesirable ones have none."""
     lengths = [turn.stop - turn.start + 1 for example in examples for turn in example.chains[0].turns]
     wanted = [float(example.desirable) for example in examples]
