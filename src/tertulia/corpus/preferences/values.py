@@ -7,6 +7,7 @@ what was learned about a context must not be measured on it.
 """
 
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -127,13 +128,14 @@ def split(preferences: Sequence[P], held_out: float, seed: int) -> tuple[list[P]
     There is at least one group on each side; with a single group the second part is empty.
     """
     group_of = groups(preferences)
-    order = list(range(max(group_of, default=-1) + 1))
+    sizes = Counter(group_of)
+    order = sorted(sizes)
     random.Random(f"{seed} held out").shuffle(order)
     wanted, taken, chosen = held_out * len(preferences), 0, set[int]()
     for group in order[:-1]:
         if taken >= wanted:
             break
         chosen.add(group)
-        taken += group_of.count(group)
+        taken += sizes[group]
     train = [one for one, group in zip(preferences, group_of, strict=True) if group not in chosen]
     return train, [one for one, group in zip(preferences, group_of, strict=True) if group in chosen]

@@ -66,7 +66,7 @@ class PreferenceConfig(TrainingConfig):
     """Questions of a study whose answers count; by default all that are about replies."""
     thresholds: dict[str, float] = Field(default_factory=dict)
     """By question of a study: a reply that is in no pair with another one to its context is desirable above this mean
-    rating, and undesirable below it. By default 0.5 for yes-no questions and 0 for up and down votes; scales need one."""
+    rating, and undesirable below it. By default 0.5 for yes-no questions and 0 for votes; scales need one."""
     withdrawn: tuple[str, ...] = ()
     """Pseudonyms of people who withdrew after the file was written: their judgements are left out."""
     held_out: float = Field(0.2, gt=0, lt=1)
@@ -303,13 +303,10 @@ class PreferenceTask(TrainingTask):
         """DPO: every example. KTO: each desirable reply with each undesirable one to the same context."""
         if self.config.loss == "dpo":
             return [(i, i) for i in range(len(self.data.valid))]
-        valid = list(enumerate(self.data.valid))
-        return [
-            (i, j)
-            for i, good in valid
-            for j, bad in valid
-            if good.desirable and not bad.desirable and good.context == bad.context
-        ]
+        by_context: dict[int, tuple[list[int], list[int]]] = {}
+        for i, one in enumerate(self.data.valid):
+            by_context.setdefault(one.context, ([], []))[0 if one.desirable else 1].append(i)
+        return [(i, j) for wanted, unwanted in by_context.values() for i in wanted for j in unwanted]
 
     def likelier(self, log_probs: torch.Tensor) -> torch.Tensor | None:
         """Of each held-out pair, whether its better reply is the likelier one (n, 2 log-probabilities of examples)."""
