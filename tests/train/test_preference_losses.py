@@ -59,3 +59,24 @@ def test_the_kl_of_kto_is_not_negative_and_has_no_gradient() -> None:
     kl = kto_kl(policy, torch.tensor([-4.0, -2.5]))
     assert (float(kl), kl.requires_grad) == (0.75, False)
     assert float(kto_kl(policy, torch.tensor([-1.0, -1.0]))) == 0.0
+
+
+def test_the_figures_of_trl() -> None:
+    """What `DPOTrainer._compute_loss` and `KTOTrainer._compute_loss` of TRL 1.16.0 return for these log-probabilities.
+
+    The trainers were called with log-probabilities in place of a model (`pip install --no-deps trl==1.16.0`):
+    two tokens per reply, beta 0.3; KTO with weights 1 and 1.5, and mismatched replies whose log-ratios are below.
+    """
+    policy, reference = torch.tensor(POLICY), torch.tensor(REFERENCE)
+    assert float(dpo_loss(policy, reference, beta=BETA).mean()) == pytest.approx(0.5095334649085999, rel=1e-5)
+    kl = kto_kl(torch.tensor([-5.0, -4.0, -6.0, -3.0]), torch.tensor([-5.5, -4.5, -6.75, -3.25]))
+    assert float(kl) == 0.5
+    losses = kto_loss(
+        policy.T.flatten(),
+        reference.T.flatten(),
+        torch.tensor([True, True, False, False]),
+        kl,
+        beta=BETA,
+        undesirable_weight=1.5,
+    )
+    assert float(losses.mean()) == pytest.approx(0.5509090423583984, rel=1e-5)
