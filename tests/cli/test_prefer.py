@@ -80,22 +80,21 @@ def test_from_a_study_to_a_better_bot(tertulia: Tertulia, tiny_models: Any, tmp_
     assert tertulia("study", "export", "tea", "--out", export, "--db", database).code == 0
     assert people[0] in export.read_text()
     assert people[2] not in export.read_text(), "who withdrew is in no export"
-    trained = tertulia("train", recipe, "--data", export, "--out", run, "--json")
+    trained = tertulia("train", recipe, "--data", export, "--out", run)
     assert trained.code == 0, trained.err
-    figures = json.loads(trained.out)
+    assert "held out: accuracy: value" in trained.out
+    assert "perplexity: ratio" in trained.out
+    manifest = json.loads((run / "manifest.json").read_text())
+    figures = manifest["training"]
     assert figures["preferences"] == {"read": 20, "used": 10}
     assert figures["held_out"]["accuracy"]["n"] == figures["valid_examples"] == 2
     sources = json.loads((run / "preferences.json").read_text())
     assert sources["files"] == {"choices.csv": sha256_of(export)}
     assert sources["raters"] == sorted(fingerprint([person]) for person in people[:2])
-    manifest = json.loads((run / "manifest.json").read_text())
     assert manifest["files"]["preferences.json"] == sha256_of(run / "preferences.json")
-    assert manifest["training"]["perplexity"]["before"] > 1
+    assert figures["perplexity"]["before"] > 1
     talked = tertulia("selfplay", f"{run}?max_tokens=4", "-n", 1, "--turns", 2, "--out", tmp_path / "talk")
     assert talked.code == 0, talked.err
-    printed = tertulia("train", recipe, "--data", export, "--out", tmp_path / "again")
-    assert "held out: accuracy: value" in printed.out
-    assert "perplexity: ratio" in printed.out
 
 
 def test_bad_input_exits_with_2_and_leaves_nothing(tertulia: Tertulia, tiny_models: Any, tmp_path: Path) -> None:

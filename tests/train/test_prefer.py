@@ -13,6 +13,8 @@ pytest.importorskip("peft")
 
 from tertulia.core.errors import TertuliaError  # noqa: E402
 from tertulia.core.progress import Progress, Silent  # noqa: E402
+from tertulia.corpus.preferences.read import read_preferences  # noqa: E402
+from tertulia.corpus.preferences.trl import decode  # noqa: E402
 from tertulia.corpus.preferences.values import LabelledReply  # noqa: E402
 from tertulia.models.checkpoint import read_manifest, seal  # noqa: E402
 from tertulia.models.generator import DialogueView  # noqa: E402
@@ -109,22 +111,21 @@ def test_the_run_is_a_bot_on_the_original_base(run: Path, data: Path, tmp_path: 
     assert margins == sorted(margins), "each run goes on where the one before it ended"
 
 
-@pytest.mark.parametrize("loss", ["dpo", "kto"])
 def test_a_resumed_run_ends_with_the_same_weights(
-    tiny_models: Any, data: Path, tmp_path: Path, stops: Callable[[int], Progress], loss: str
+    tiny_models: Any, data: Path, tmp_path: Path, stops: Callable[[int], Progress]
 ) -> None:
-    base, more = tiny_models.make("chat"), {"model": {"rank": 2, "dropout": 0.1}, "loss": loss, "max_steps": 6}
+    base, more = tiny_models.make("chat"), {"model": {"rank": 2, "dropout": 0.1}, "loss": "kto", "max_steps": 6}
     more |= {"perplexity_dialogues": 0, "kl_samples": 0, "accumulate": 2, "batch_tokens": 300}
     train(base, data, tmp_path / "complete", **more)
     with pytest.raises(KeyboardInterrupt):
         train(base, data, tmp_path / "interrupted", stops(4), **more)
     train(base, data, tmp_path / "interrupted", resume=True, **more)
     assert weights(tmp_path / "complete") == weights(tmp_path / "interrupted")
+    reference = [(tmp_path / name / "partial" / "reference.json").read_text() for name in ("complete", "interrupted")]
+    assert reference[0] == reference[1]
 
 
 def task_of(start: Path, data: Path, out: Path, **more: Any) -> PreferenceTask:
-    from tertulia.corpus.preferences.read import read_preferences
-
     _, config = settings_for(start, data, out, **more)
     model = load_start(config)
     examples = prepare_examples(select(read_preferences([data]), config), model, config)
@@ -145,7 +146,6 @@ def test_the_reference_is_asked_once_and_is_the_model_before_training(run: Path,
     task = task_of(run, data, tmp_path)
     task.to(torch.device("cpu"))
     assert float(task.losses(task.held_out(), task.data.valid).mean()) == pytest.approx(math.log(2), abs=1e-4)
-    assert task.validate()["accuracy"] == pytest.approx(0.5, abs=0.5)
     first = task.log_probs(task.data.valid)
     changed = {name: value + 0.05 for name, value in task.model.state_dict().items()}
     task.model.load_state_dict(changed)
@@ -273,8 +273,6 @@ def test_single_votes_are_enough_for_kto(run: Path, tmp_path: Path) -> None:
 def test_the_view_of_a_preference_has_persona_and_evidence(run: Path, tmp_path: Path) -> None:
     record = {"prompt": [{"role": "system", "content": "I sail. I bake."}, {"role": "user", "content": "hi"}]}
     record |= {"completion": "yes", "label": True, "evidence": ["Boats float."]}
-    from tertulia.corpus.preferences.trl import decode
-
     one = decode(record)
     assert isinstance(one, LabelledReply)
     view = view_as(one.context, one.speaker)

@@ -12,7 +12,14 @@ from tertulia.core.dialogue import Dialogue, Persona, Turn
 from tertulia.core.errors import DamagedLine, UsageError
 from tertulia.corpus.preferences.read import read_preferences
 from tertulia.corpus.preferences.trl import decode
-from tertulia.corpus.preferences.values import LabelledReply, PreferencePair, as_pairs, as_replies, split
+from tertulia.corpus.preferences.values import (
+    LabelledReply,
+    PreferencePair,
+    PreferenceSet,
+    as_pairs,
+    as_replies,
+    split,
+)
 from tertulia.study.export import EXPORT_WRITERS
 
 
@@ -179,16 +186,10 @@ def test_a_regenerated_reply_loses_against_the_one_that_stayed(tmp_path: Path) -
 def test_pairs_and_labels_can_be_made_of_each_other() -> None:
     context = Dialogue("", (Turn("user", "hi"),))
     labels = tuple(LabelledReply(context, "bot", text, text < "c") for text in "abc")
-    from_labels = read_like(replies=labels)
+    from_labels = PreferenceSet(replies=labels)
     assert [(pair.chosen, pair.rejected) for pair in as_pairs(from_labels)] == [("a", "c"), ("b", "c")]
-    from_pairs = read_like(pairs=(PreferencePair(context, "bot", "a", "c"),))
+    from_pairs = PreferenceSet(pairs=(PreferencePair(context, "bot", "a", "c"),))
     assert [(one.reply, one.desirable) for one in as_replies(from_pairs)] == [("a", True), ("c", False)]
-
-
-def read_like(**parts: Any) -> Any:
-    from tertulia.corpus.preferences.values import PreferenceSet
-
-    return PreferenceSet(**parts)
 
 
 def test_conversations_stay_on_one_side_of_a_split() -> None:
