@@ -16,7 +16,6 @@ from tertulia.metrics.intervals import Floats, cluster_codes, crossed_variance, 
 from tertulia.models.decoding import DecodingConfig, decode
 from tertulia.models.generator import DialogueView
 from tertulia.models.hf.generator import SHIFT
-from tertulia.models.tokenizer import END
 from tertulia.train.tasks.preference import PreferenceTask, Rewards
 
 ROWS_AT_ONCE = 8
@@ -44,28 +43,28 @@ def report(task: PreferenceTask) -> dict[str, Json]:
     if task.data.dialogues:
         now, first = task.perplexity()["perplexity"], task.first_perplexity["perplexity"]
         figures["perplexity"] = {"before": first, "after": now, "ratio": now / first}
-    if found := warnings(task, rewards, figures):
-        figures["warning"] = " ".join(found)
+    if problems := warnings(task, rewards, figures):
+        figures["warning"] = " ".join(problems)
     return figures
 
 
 def warnings(task: PreferenceTask, rewards: Rewards, figures: dict[str, Json]) -> list[str]:
     """What a user should know before they use the model."""
-    found = []
+    problems = []
     ratio = figures.get("perplexity", {}).get("ratio", 1.0)
     if ratio > task.config.max_perplexity_ratio:
-        found.append(
+        problems.append(
             f"The perplexity of dialogues by people rose by the factor {ratio:.2f}: the model forgets how people talk."
             " Raise beta, lower learning_rate, or train for fewer epochs."
         )
     loss = float(task.losses(rewards, task.data.valid).mean())
     at_first = float(task.losses(Rewards(rewards.reference, rewards.reference), task.data.valid).mean())
     if loss >= at_first:
-        found.append(
+        problems.append(
             f"The loss on held-out preferences is {loss:.3f}, and was {at_first:.3f} before training: nothing was"
             " learned that holds for new contexts. Give more preferences, or check them."
         )
-    return found
+    return problems
 
 
 def sampled_kl(task: PreferenceTask) -> dict[str, Json]:
@@ -82,7 +81,7 @@ def sampled_kl(task: PreferenceTask) -> dict[str, Json]:
     streams = []
     for view, reply in zip(views, drawn, strict=True):
         prompt = task.model.prompt(view)
-        ids = [token - SHIFT for token in reply.tokens if token != END]
+        ids = [token - SHIFT for token in reply.tokens]
         streams.append(([*prompt, *ids], range(len(prompt), len(prompt) + reply.count)))
     sums = [
         value

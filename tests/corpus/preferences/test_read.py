@@ -93,22 +93,22 @@ def test_the_majority_of_a_study_decides_in_every_format(tmp_path: Path, ending:
     rows += [row(5, value="B", current=False), row(6, value="B", assignment_state="released")]
     rows += [row(7, unit="v", context=[{"speaker": "1", "text": "bye"}], value=value) for value in ("A", "B")]
     rows += [row(8, kind="text", question="why", value="because")]
-    found = read_preferences([written(tmp_path / f"study.{ending}", rows)])
-    (pair,) = found.pairs
+    preferences = read_preferences([written(tmp_path / f"study.{ending}", rows)])
+    (pair,) = preferences.pairs
     assert (pair.chosen, pair.rejected, pair.context.turns[0].text) == ("-Hello.", "No.", "=hi")
     assert pair.context.personas == {pair.speaker: Persona(("I sail.",))}
-    assert found.counts == {"read": 9, "superseded": 1, "unfinished": 1, "not_about_a_reply": 1, "tied": 1}
-    assert found.raters == ("p1", "p2", "p3", "p4", "p7")
+    assert preferences.counts == {"read": 9, "superseded": 1, "unfinished": 1, "not_about_a_reply": 1, "tied": 1}
+    assert preferences.raters == ("p1", "p2", "p3", "p4", "p7")
 
 
 def test_ratings_become_pairs_in_one_context_and_else_labels(tmp_path: Path) -> None:
     other = [{"speaker": "1", "text": "why?"}]
     rows = [rating(1, "Hello.", 5), rating(2, "Hello.", 4), rating(1, "No.", 4), rating(2, "Hm.", 4.5)]
     rows += [rating(1, "So.", 2, context=other), {**rating(1, "", 7), "text": None}]
-    found = read_preferences([written(tmp_path / "likert.jsonl", rows)], thresholds={"quality": 3})
-    assert [(pair.chosen, pair.rejected) for pair in found.pairs] == [("Hello.", "No."), ("Hm.", "No.")]
-    assert [(one.reply, one.desirable) for one in found.replies] == [("So.", False)]
-    assert found.counts == {"read": 6, "tied": 1, "not_about_a_reply": 1}
+    preferences = read_preferences([written(tmp_path / "likert.jsonl", rows)], thresholds={"quality": 3})
+    assert [(pair.chosen, pair.rejected) for pair in preferences.pairs] == [("Hello.", "No."), ("Hm.", "No.")]
+    assert [(one.reply, one.desirable) for one in preferences.replies] == [("So.", False)]
+    assert preferences.counts == {"read": 6, "tied": 1, "not_about_a_reply": 1}
     without = read_preferences([tmp_path / "likert.jsonl"])
     assert (without.replies, without.counts["without_threshold"]) == ((), 1)
 
@@ -125,10 +125,10 @@ def test_ssa_labels_and_votes_need_no_threshold(tmp_path: Path) -> None:
         rating(1, "down", -1, "vote", question="vote", context=contexts[4]),
     ]
     file = written(tmp_path / "ssa.jsonl", rows)
-    found = read_preferences([file])
-    labels = {one.reply: one.desirable for one in found.replies}
+    preferences = read_preferences([file])
+    labels = {one.reply: one.desirable for one in preferences.replies}
     assert labels == {"both": True, "neither": False, "up": True, "down": False}
-    assert found.counts["tied"] == 1
+    assert preferences.counts["tied"] == 1
     only = read_preferences([file], questions=["vote"])
     assert [one.reply for one in only.replies] == ["up", "down"]
     assert only.counts["other_question"] == 5
@@ -147,11 +147,11 @@ def test_two_chats_are_compared_as_long_as_they_are_equal(tmp_path: Path) -> Non
         row(1, **shared, target="turn:t3", shown_a=later, shown_b=turns("hi", "No.", "so?", "Why?"), value="both_bad"),
         row(1, **{**shared, "question": "better_partner"}, shown_a=later, shown_b=turns("hi", "Bye.", "so?", "No.")),
     ]
-    found = read_preferences([written(tmp_path / "arena.parquet", rows)])
-    assert {(pair.chosen, pair.rejected) for pair in found.pairs} == {("Hello.", "No."), ("Hello.", "Bye.")}
-    labels = {(len(one.context.turns), one.reply): one.desirable for one in found.replies}
+    preferences = read_preferences([written(tmp_path / "arena.parquet", rows)])
+    assert {(pair.chosen, pair.rejected) for pair in preferences.pairs} == {("Hello.", "No."), ("Hello.", "Bye.")}
+    labels = {(len(one.context.turns), one.reply): one.desirable for one in preferences.replies}
     assert labels == {(3, "Never."): False, (3, "Why?"): False}  # "Yes." has a vote of either kind
-    assert found.counts["tied"] == 2
+    assert preferences.counts["tied"] == 2
 
 
 def test_people_who_withdrew_are_left_out(tmp_path: Path) -> None:
@@ -159,10 +159,10 @@ def test_people_who_withdrew_are_left_out(tmp_path: Path) -> None:
     file = tmp_path / "study.jsonl"
     marked = [{"participant": "p2", "withdrawn": True}, *rows, rows[2] | {"assignment_state": "withdrawn"}]
     file.write_text("".join(json.dumps(one) + "\n" for one in marked))
-    found = read_preferences([file], withdrawn=["p5"])
-    assert sorted(pair.context.turns[0].text for pair in found.pairs) == ["1", "4"]
-    assert (found.raters, found.withdrawn) == (("p1", "p4"), ("p2", "p3", "p5"))
-    assert found.counts == {"read": 7, "withdrawn": 5}
+    preferences = read_preferences([file], withdrawn=["p5"])
+    assert sorted(pair.context.turns[0].text for pair in preferences.pairs) == ["1", "4"]
+    assert (preferences.raters, preferences.withdrawn) == (("p1", "p4"), ("p2", "p3", "p5"))
+    assert preferences.counts == {"read": 7, "withdrawn": 5}
 
 
 def test_a_regenerated_reply_loses_against_the_one_that_stayed(tmp_path: Path) -> None:

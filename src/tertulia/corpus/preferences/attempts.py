@@ -5,7 +5,7 @@ with. So the current attempt is preferred to each earlier one at the same place.
 visitors also try again out of curiosity.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tertulia.core.dialogue import Dialogue, Json, Turn
 from tertulia.corpus.preferences.judgements import ReplyChoice
@@ -23,30 +23,24 @@ def recognises(record: Json) -> bool:
 
 def choices_of(dialogue: Dialogue) -> Iterator[ReplyChoice]:
     """The current attempt at each reply against every replaced one."""
-    current: list[Turn] = [turn for turn in dialogue.turns if turn.meta.get("current")]
-    attempts = {str(turn.meta.get("id")): _chain(turn, dialogue) for turn in current if turn.speaker == BOT}
-    for position, turn in enumerate(current):
-        if turn.speaker != BOT or turn.meta.get("status") != "done" or not turn.text.strip():
+    by_id = {str(turn.meta.get("id")): turn for turn in dialogue.turns}
+    attempts: dict[str, list[Turn]] = {}
+    for turn in dialogue.turns:
+        if turn.speaker == BOT and turn.meta.get("status") == "done" and turn.text.strip():
+            attempts.setdefault(_first_attempt(turn, by_id), []).append(turn)
+    said: tuple[Turn, ...] = ()
+    for turn in dialogue.turns:
+        if not turn.meta.get("current"):
             continue
-        said = tuple(Turn(before.speaker, before.text) for before in current[:position])
         context = Dialogue(dialogue.id, said, dialogue.personas, dialogue.evidence)
-        for other in attempts[str(turn.meta.get("id"))]:
-            if other.meta.get("status") == "done" and other.text.strip():
-                yield ReplyChoice(context, BOT, turn.text, other.text, "first")
+        same_place = attempts.get(_first_attempt(turn, by_id), ())
+        if turn in same_place:
+            yield from (ReplyChoice(context, BOT, turn.text, o.text, "first") for o in same_place if o is not turn)
+        said = (*said, Turn(turn.speaker, turn.text))
 
 
-def _chain(turn: Turn, dialogue: Dialogue) -> list[Turn]:
-    """The other attempts at the same reply: those that it replaces, and those that replace one of them."""
-    same = {str(turn.meta.get("id"))}
-    others: list[Turn] = []
-    found = True
-    while found:
-        found = False
-        for other in dialogue.turns:
-            name, replaced = str(other.meta.get("id")), str(other.meta.get("replaces"))
-            known = [one for one in (turn, *others) if str(one.meta.get("replaces")) == name]
-            if other.speaker == BOT and name not in same and (replaced in same or known):
-                same.add(name)
-                others.append(other)
-                found = True
-    return others
+def _first_attempt(turn: Turn, by_id: Mapping[str, Turn]) -> str:
+    """The id of the attempt that all others at the same place replace, directly or not."""
+    while (replaced := by_id.get(str(turn.meta.get("replaces")))) is not None:
+        turn = replaced
+    return str(turn.meta.get("id"))

@@ -99,9 +99,9 @@ def _decode(
     if wanted and values.get("question") not in wanted:
         counts["other_question"] += 1
         return []
-    found = list(study_rows.judgements(values))
-    counts["not_about_a_reply"] += not found
-    return [*found]
+    judgements = list(study_rows.judgements(values))
+    counts["not_about_a_reply"] += not judgements
+    return [*judgements]
 
 
 def _without_identical(preferences: PreferenceSet, counts: Counter[str]) -> PreferenceSet:
@@ -125,7 +125,7 @@ def _format(file: Path, rows: Sequence[Json]) -> PreferenceFormat:
 
 def _records(file: Path) -> Iterator[Record]:
     if not file.is_file():
-        raise UsageError(f"File not found: {file}", hint=f"Give {FORMATS}.")
+        raise UsageError(f"File not judgements: {file}", hint=f"Give {FORMATS}.")
     if file.suffix == ".parquet":
         try:
             rows = pl.read_parquet(file).to_dicts()
