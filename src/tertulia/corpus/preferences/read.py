@@ -125,7 +125,7 @@ def _format(file: Path, rows: Sequence[Json]) -> PreferenceFormat:
 
 def _records(file: Path) -> Iterator[Record]:
     if not file.is_file():
-        raise UsageError(f"File not judgements: {file}", hint=f"Give {FORMATS}.")
+        raise UsageError(f"File not found: {file}", hint=f"Give {FORMATS}.")
     if file.suffix == ".parquet":
         try:
             rows = pl.read_parquet(file).to_dicts()
