@@ -105,10 +105,11 @@ def test_ratings_become_pairs_in_one_context_and_else_labels(tmp_path: Path) -> 
     other = [{"speaker": "1", "text": "why?"}]
     rows = [rating(1, "Hello.", 5), rating(2, "Hello.", 4), rating(1, "No.", 4), rating(2, "Hm.", 4.5)]
     rows += [rating(1, "So.", 2, context=other), {**rating(1, "", 7), "text": None}]
+    rows += [rating(1, "A sentence.", 7, target="sentence:0")]
     preferences = read_preferences([written(tmp_path / "likert.jsonl", rows)], thresholds={"quality": 3})
     assert [(pair.chosen, pair.rejected) for pair in preferences.pairs] == [("Hello.", "No."), ("Hm.", "No.")]
     assert [(one.reply, one.desirable) for one in preferences.replies] == [("So.", False)]
-    assert preferences.counts == {"read": 6, "tied": 1, "not_about_a_reply": 1}
+    assert preferences.counts == {"read": 7, "tied": 1, "not_about_a_reply": 2}
     without = read_preferences([tmp_path / "likert.jsonl"])
     assert (without.replies, without.counts["without_threshold"]) == ((), 1)
 

@@ -7,7 +7,7 @@
   before them is equal.
 - A label, scale or vote about one reply (SSA, Likert) is a rating of the reply.
 
-Answers about whole conversations, free texts and attention checks say nothing about one reply and are counted as such.
+Answers about whole conversations or single sentences, free texts and attention checks say nothing about one reply and are counted as such.
 In an export, the one who is judged is always speaker "2", and texts are what the participant saw.
 """
 
@@ -20,6 +20,8 @@ from tertulia.corpus.preferences.judgements import Outcome, ReplyChoice, ReplyRa
 
 JUDGED = "2"
 """The speaker who replies."""
+SENTENCE = "sentence:"
+"""How the target of a label names a sentence of a reply (BEGIN)."""
 RATED_KINDS = ("yes-no", "scale", "vote")
 NEEDED = frozenset(("question", "kind", "value", "participant", "context"))
 """Columns by which an export is recognised."""
@@ -48,9 +50,14 @@ def judgements(row: Mapping[str, Json]) -> Iterator[ReplyChoice | ReplyRating]:
     """What a parsed row says about replies; nothing if it is about something else."""
     if row.get("kind") == "side" and len(row.get("bots", ())) == 2:
         yield from _choices(row)
-    elif row.get("kind") in RATED_KINDS and "value_number" in row and row.get("text") and row.get("context"):
+    elif row.get("kind") in RATED_KINDS and "value_number" in row and _is_about_a_reply(row):
         reply, value = str(row["text"]), float(row["value_number"])
         yield ReplyRating(_context(row, row["context"]), JUDGED, reply, str(row["question"]), str(row["kind"]), value)
+
+
+def _is_about_a_reply(row: Mapping[str, Json]) -> bool:
+    """Whether the text that was rated is a whole reply, whose context is known."""
+    return bool(row.get("text") and row.get("context")) and not str(row.get("target", "")).startswith(SENTENCE)
 
 
 def _choices(row: Mapping[str, Json]) -> Iterator[ReplyChoice | ReplyRating]:
