@@ -7,8 +7,8 @@
   before them is equal.
 - A label, scale or vote about one reply (SSA, Likert) is a rating of the reply.
 
-Answers about whole conversations or single sentences, free texts and attention checks say nothing about one reply and are counted as such.
-In an export, the one who is judged is always speaker "2", and texts are what the participant saw.
+Answers about whole conversations or single sentences, free texts and attention checks say nothing about one reply and
+are counted as such. In an export, the one who is judged is always speaker "2", and texts are what the participant saw.
 """
 
 import json
