@@ -28,7 +28,7 @@ def test_an_error_has_a_message_and_a_hint() -> None:
         (DataError("x"), 1),
         (DamagedLine("f", 1, "x"), 1),
         (BotError("x"), 1),
-        (MissingExtra("x", "y"), 1),
+        (MissingExtra("x", "y"), 2),
         (PortTaken("localhost", 80), 1),
     ],
 )

@@ -5,7 +5,7 @@ import io
 import json
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 import pytest
@@ -127,3 +127,30 @@ def test_an_empty_export_has_columns(pairwise: StudyConfig) -> None:
     write_parquet([], files[1])
     assert files[0].getvalue().decode().count(",") == len(COLUMNS) - 1
     assert pl.read_parquet(io.BytesIO(files[1].getvalue())).columns == list(COLUMNS)
+
+
+class Held(NamedTuple):
+    id: str
+    speaker: str
+    text: str
+
+
+def test_a_label_of_a_chat_has_what_was_said_before() -> None:
+    config = study_from_toml(CHAT, "study.toml")
+    texts = (("u1", "user", "hi"), ("b1", "bot", "**Hello**"), ("u2", "user", "so?"), ("b2", "bot", "Yes."))
+    chats = {"c1": [Held(*turn) for turn in texts], "c2": [Held(f"{n}x", s, text) for n, s, text in texts]}
+    one = Label(bots=("ann",), side_order=(0,), target="turn:b2", conversation="c1", conversations=("c1",))
+    (row,) = export_rows(config, [one], chats=chats)
+    assert row["context"] == [
+        {"speaker": "1", "text": "hi"},
+        {"speaker": "2", "text": "Hello"},
+        {"speaker": "1", "text": "so?"},
+    ]
+    both = replace(one, bots=("ann", "bob"), side_order=(0, 1), target="turn:b1x", conversations=("c1", "c2"))
+    first, whole, unheld = export_rows(
+        config, [both, replace(both, target="unit"), replace(one, conversations=("c3",))], chats=chats
+    )
+    assert [turn["text"] for turn in first["shown_b"]] == ["hi", "Hello"]
+    assert first["shown_a"] == first["shown_b"]
+    assert len(whole["shown_a"]) == len(whole["shown_b"]) == 4
+    assert (first["context"], unheld["context"]) == (None, None)

@@ -163,7 +163,9 @@ def export(settings: ExportStudyConfig, *, as_json: bool) -> None:
         store = StudyStore(database)
         record = find_study(store, settings.study)
         payloads = {unit.id: unit.payload for unit in store.units(record.id)}
-        rows = export_rows(stored_config(record), store.rows(record.id, history=settings.history), payloads=payloads)
+        labels = store.rows(record.id, history=settings.history)
+        chats = store.chats(record.id)
+        rows = export_rows(stored_config(record), labels, payloads=payloads, chats=chats)
         with settings.out.open("wb") as file:
             writer(counted(), file)
         store.record_event(record.id, "cli", "export", {"rows": count})

@@ -69,6 +69,8 @@ class DamagedLine(DataError):  # noqa: N818
 class MissingExtra(TertuliaError):  # noqa: N818
     """An optional package that is not installed."""
 
+    exit_code = 2
+
     def __init__(self, what: str, install: str) -> None:
         super().__init__(f"{what} is not installed.", hint=f"Install it with: {install}")
 

@@ -1,4 +1,7 @@
-"""Which device a model computes on."""
+"""Which device a model computes on, and in which number format it talks there.
+
+Training keeps its weights in float32 and lets `precision` decide what is computed in bfloat16 (`train/compute.py`).
+"""
 
 from typing import Literal
 
@@ -25,3 +28,18 @@ def resolve_device(name: str) -> torch.device:
             hint=f"Available: {', '.join(usable)}. `auto` takes the fastest of them.",
         )
     return torch.device(name)
+
+
+def dtype_for(device: torch.device | str) -> torch.dtype:
+    """The format of the weights of a language model that is not trained, by what the device is good at.
+
+    GPUs multiply 16-bit numbers several times as fast, and a model needs half the memory: bfloat16 where CUDA has it,
+    else float16. On most CPUs half precision is far slower than float32.
+
+    >>> dtype_for("cpu"), dtype_for("mps")
+    (torch.float32, torch.float16)
+    """
+    kind = torch.device(device).type
+    if kind == "cuda":
+        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+    return torch.float16 if kind == "mps" else torch.float32

@@ -123,8 +123,8 @@ class SentenceEncoder(nn.Module):
         unique = list(index)
         order = sorted(range(len(unique)), key=lambda i: len(unique[i]))
         vectors = torch.cat([self._pool([unique[i] for i in batch]) for batch in chunks(order, unique)])  # by length
-        position = torch.tensor(order).argsort()  # of each unique sequence among the vectors
-        return vectors[position[torch.tensor([index[sequence] for sequence in sequences])].to(vectors.device)]
+        position = torch.tensor(order, device=vectors.device).argsort()  # of each unique sequence among the vectors
+        return vectors[position[torch.tensor([index[sequence] for sequence in sequences], device=vectors.device)]]
 
     def pair_states(self, pairs: Sequence[PairIds]) -> torch.Tensor:
         """Two texts read together, for each pair: the state of the first token and the mean of the second text (n, 2d).
@@ -134,13 +134,13 @@ class SentenceEncoder(nn.Module):
         order = sorted(range(len(pairs)), key=lambda i: len(pairs[i].ids))
         batches = chunks(order, [pair.ids for pair in pairs])
         states = torch.cat([self._pair_states([pairs[i] for i in batch]) for batch in batches])  # by length
-        return states[torch.tensor(order).argsort().to(states.device)]
+        return states[torch.tensor(order, device=states.device).argsort()]
 
     def _pair_states(self, pairs: Sequence[PairIds]) -> torch.Tensor:
         width = max(len(pair.ids) for pair in pairs)
-        ids, mask, types = (torch.zeros(len(pairs), width, dtype=torch.long) for _ in range(3))
+        ids, mask, types = (torch.zeros(len(pairs), width, dtype=torch.long, device="cpu") for _ in range(3))
         for row, (sequence, first) in enumerate(pairs):
-            ids[row, : len(sequence)] = torch.tensor(sequence)
+            ids[row, : len(sequence)] = torch.tensor(sequence, device="cpu")
             mask[row, : len(sequence)] = 1
             types[row, first : len(sequence)] = 1
         ids, mask, types = (tensor.to(self.transformer.device) for tensor in (ids, mask, types))
@@ -161,10 +161,9 @@ class SentenceEncoder(nn.Module):
     def _pool(self, sequences: Sequence[Ids]) -> torch.Tensor:
         """Mean of the token states, normalised: (n, d)."""
         width = max(len(sequence) for sequence in sequences)
-        ids = torch.zeros(len(sequences), width, dtype=torch.long)
-        mask = torch.zeros(len(sequences), width, dtype=torch.long)
+        ids, mask = (torch.zeros(len(sequences), width, dtype=torch.long, device="cpu") for _ in range(2))
         for row, sequence in enumerate(sequences):
-            ids[row, : len(sequence)] = torch.tensor(sequence)
+            ids[row, : len(sequence)] = torch.tensor(sequence, device="cpu")
             mask[row, : len(sequence)] = 1
         ids, mask = ids.to(self.transformer.device), mask.to(self.transformer.device)
         states = self.transformer(input_ids=ids, attention_mask=mask).last_hidden_state  # (n, width, d)

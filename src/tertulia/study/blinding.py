@@ -40,7 +40,7 @@ def task_view(
     }
     payload = unit.payload
     if "context" in payload:
-        view["context"] = _turns_view(payload["context"], _replier(payload["context"]))
+        view["context"] = turns_view(payload["context"], _replier(payload["context"]))
     if config.protocol == "judge":
         view |= _judge_view(config, payload, order)
     elif config.protocol == "chat":
@@ -110,7 +110,7 @@ def _judge_view(config: StudyConfig, payload: Mapping[str, Json], order: Sequenc
     if "conversations" in payload:
         shown = [payload["conversations"][i] for i in order]
         view["conversations"] = [
-            {"side": side, "turns": _turns_view(conversation["turns"], conversation["judged"])}
+            {"side": side, "turns": turns_view(conversation["turns"], conversation["judged"])}
             for side, conversation in zip(SIDES, shown, strict=False)
         ]
     if "evidence" in payload:
@@ -147,7 +147,7 @@ def _replier(context: Sequence[Mapping[str, str]]) -> str | None:
     return next((turn["speaker"] for turn in reversed(context) if turn["speaker"] != last), None)
 
 
-def _turns_view(turns: Sequence[Mapping[str, str]], judged: str | None) -> list[dict[str, str]]:
+def turns_view(turns: Sequence[Mapping[str, str]], judged: str | None) -> list[dict[str, str]]:
     """Turns with numbers for speakers: "2" for the judged one, the others 1, 3, 4, ... as they appear."""
     others = dict.fromkeys(turn["speaker"] for turn in turns if turn["speaker"] != judged)
     numbers = {speaker: str(1 if i == 0 else i + 2) for i, speaker in enumerate(others)}

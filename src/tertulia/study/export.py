@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from tertulia.core.dialogue import Json
 from tertulia.study.assignment import chosen_index
-from tertulia.study.blinding import task_view
+from tertulia.study.blinding import task_view, turns_view
 from tertulia.study.config import StudyConfig
 from tertulia.study.questions import SIDES, Question
 from tertulia.study.units import Unit
@@ -76,6 +76,24 @@ COLUMNS: dict[str, pa.DataType] = {
 `reply_b` have the records of both, if they were generated for the study."""
 REPLIES = "provenance"
 """Where a unit's payload has the records of its generated responses, by bot."""
+TURN, BOT = "turn:", "bot"
+"""How the target of a label names a turn, and who speaks in a chat beside the participant."""
+
+
+class LabelledTurn(Protocol):
+    """A turn of a chat that was held for a study."""
+
+    @property
+    def id(self) -> str:
+        """Its id, which targets of labels name."""
+
+    @property
+    def speaker(self) -> str:
+        """`user` or `bot`."""
+
+    @property
+    def text(self) -> str:
+        """What was said."""
 
 
 class ExportedLabel(Protocol):
@@ -159,14 +177,16 @@ def export_rows(
     rows: Iterable[ExportedLabel],
     *,
     payloads: Mapping[str, Mapping[str, Json]] | None = None,
+    chats: Mapping[str, Sequence[LabelledTurn]] | None = None,
 ) -> Iterator[dict[str, Json]]:
     """One flat row per label, with all `COLUMNS`. Without the units' payloads, only chats have their texts.
 
     `bot` is the bot that the label is about; for a choice between two, `chosen_bot` is the one that won (none in a
-    tie). Texts are those that the participant saw: without Markdown, by side.
+    tie). Texts are those that the participant saw: without Markdown, by side. `chats` are the conversations that were
+    held for the study, by id: with them, a label of a chat has what was said before.
     """
     for label in rows:
-        yield _row(config, label, (payloads or {}).get(label.unit))
+        yield _row(config, label, (payloads or {}).get(label.unit), chats or {})
 
 
 def judged_bot(label: ExportedLabel) -> str | None:
@@ -208,7 +228,12 @@ def value_as_number(question: Question | None, value: Json) -> float | None:
     return None
 
 
-def _row(config: StudyConfig, label: ExportedLabel, payload: Mapping[str, Json] | None) -> dict[str, Json]:
+def _row(
+    config: StudyConfig,
+    label: ExportedLabel,
+    payload: Mapping[str, Json] | None,
+    chats: Mapping[str, Sequence[LabelledTurn]],
+) -> dict[str, Json]:
     question = config.question(label.question)
     side = judged_side(label)
     bot = judged_bot(label)
@@ -217,7 +242,7 @@ def _row(config: StudyConfig, label: ExportedLabel, payload: Mapping[str, Json] 
     provenance = reply.get("provenance") or {}
     shown_replies = [replies[i] for i in label.side_order if i < len(replies)] if len(label.bots) > 1 else []
     described = config.bot(bot) if bot else None
-    shown = _shown(config, label, payload)
+    shown = {**chat_shown(label, chats), **_shown(config, label, payload)}
     return {
         "study": label.study,
         "unit": label.unit,
@@ -261,6 +286,23 @@ def _shown(config: StudyConfig, label: ExportedLabel, payload: Mapping[str, Json
         return {}
     unit = Unit(label.unit, label.bots, payload)
     return task_view(config, unit, label.side_order, config.languages[0], ended=True)
+
+
+def chat_shown(label: ExportedLabel, chats: Mapping[str, Sequence[LabelledTurn]]) -> dict[str, Json]:
+    """What was said in the chats that a label is about: before the labelled turn, or with two chats, up to it.
+
+    A label of two whole chats has both of them; one of a single whole chat has nothing.
+    """
+    sides = [chats.get(conversation, ()) for conversation in label.conversations]
+    labelled = label.target.removeprefix(TURN) if label.target.startswith(TURN) else None
+    ends = [[turn.id for turn in side].index(labelled) for side in sides if labelled in [turn.id for turn in side]]
+    if not all(sides) or (labelled is not None and not ends):
+        return {}
+    turns = [[{"speaker": turn.speaker, "text": turn.text} for turn in side] for side in sides]
+    if len(sides) == 2:
+        stop = ends[0] + 1 if ends else None
+        return {"conversations": [{"turns": turns_view(side[:stop], BOT)} for side in turns]}
+    return {"context": turns_view(turns[0][: ends[0]], BOT)} if len(sides) == 1 and ends else {}
 
 
 def _shown_at(shown: Mapping[str, Json], index: int) -> Json:

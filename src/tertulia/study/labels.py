@@ -10,7 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 from tertulia.core.dialogue import Json
 from tertulia.core.grounding import GroundingLabel
@@ -20,29 +20,20 @@ from tertulia.metrics.preference import PairwiseVote, Winner
 from tertulia.metrics.ratings import SsaLabel, SubjectRating, ssa_ratings
 from tertulia.study.assignment import chosen_index
 from tertulia.study.config import StudyConfig
-from tertulia.study.export import ExportedLabel, chosen_bot, judged_bot, value_as_number
+from tertulia.study.export import (
+    BOT,
+    TURN,
+    ExportedLabel,
+    LabelledTurn,
+    chosen_bot,
+    judged_bot,
+    value_as_number,
+)
 from tertulia.study.questions import Question
 
 T = TypeVar("T")
 SENSIBLE, SPECIFIC = "sensible", "specific"
 NUMERIC = ("yes-no", "scale", "vote")
-TURN, BOT = "turn:", "bot"
-
-
-class LabelledTurn(Protocol):
-    """A turn of a chat that was held for a study."""
-
-    @property
-    def id(self) -> str:
-        """Its id, which targets of labels name."""
-
-    @property
-    def speaker(self) -> str:
-        """`user` or `bot`."""
-
-    @property
-    def text(self) -> str:
-        """What was said."""
 
 
 class Rated(NamedTuple):

@@ -229,13 +229,7 @@ class _Loop:
         self.optimizer = make_optimizer(task, config)
         self.learning_rates = [group["lr"] for group in self.optimizer.param_groups]
         self.batches_per_update = config.accumulate * distributed.size
-        batches = len(task.batches(0))
-        if batches < self.batches_per_update:  # no epoch would ever have an update
-            raise UsageError(
-                f"The data has {batches} batches, fewer than the {self.batches_per_update} of one update.",
-                hint="Lower accumulate or the size of a batch, start fewer processes, or train on more data.",
-            )
-        self.updates_per_epoch = batches // self.batches_per_update
+        self.updates_per_epoch = check_updates(task, config, distributed.size) // self.batches_per_update
         self.total = min(config.max_steps or 10**12, config.epochs * self.updates_per_epoch)
         self.validate_every = config.validate_every or self.updates_per_epoch
         self.record = TrainingRecord(folder, tensorboard=config.tensorboard and distributed.is_main)
@@ -397,6 +391,17 @@ class _Loop:
         self.computing = Computing(**json.loads(state["computing"]))
         if self.distributed.is_main:
             self.record.resume(self.at.step, state["losses"])
+
+
+def check_updates(task: TrainingTask, config: LoopConfig, processes: int) -> int:
+    """The number of batches of an epoch; too few for a single update are an error."""
+    batches, needed = len(task.batches(0)), config.accumulate * processes
+    if batches < needed:  # no epoch would ever have an update
+        raise UsageError(
+            f"The data has {batches} batches, fewer than the {needed} of one update.",
+            hint="Lower accumulate or the size of a batch, start fewer processes, or train on more data.",
+        )
+    return batches
 
 
 def schedule(config: LoopConfig, step: int, total: int) -> float:

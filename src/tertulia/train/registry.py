@@ -41,3 +41,8 @@ RECIPES.add(
     "tertulia.train.recipes.grounding:RECIPE",
     "trains a classifier of grounding (BEGIN) on silver data: lexical, encoder, likelihood or combined",
 )
+RECIPES.add(
+    "prefer",
+    "tertulia.train.recipes.prefer:RECIPE",
+    "improves a language model by people's preferences: DPO or KTO on a fine-tuned run or a base",
+)

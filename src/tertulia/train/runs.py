@@ -28,8 +28,8 @@ from tertulia.train.record import PLOT, RECORD, plot_record
 CONFIG = "config.toml"
 PARTIAL = "partial"
 """The folder of an unfinished run's state, inside the run's own."""
-_NOT_IDENTIFYING = {"out", "resume", "save_seconds", "threads", "device", "data", "teacher", "pool", "base"}
-"""Settings that may change when a run is resumed; data, teacher and base are identified by their content."""
+_NOT_IDENTIFYING = {"out", "resume", "save_seconds", "threads", "device", "data", "teacher", "pool", "base", "start"}
+"""Settings that may change when a run is resumed; data, teacher, base and start are identified by their content."""
 
 T = TypeVar("T")
 
@@ -126,10 +126,12 @@ def save_run(
     *,
     about: Mapping[str, Json],
     save_more: Callable[[Path], list[str]] | None = None,
+    architecture: str = "",
 ) -> TrainedModel:
     """Save the model of a task that was fitted in `config.out`, the manifest last.
 
-    `about` describes the data in the record; `save_more` writes further files and returns their names.
+    `about` describes the data in the record; `save_more` writes further files and returns their names. `architecture`
+    is the model's in the table of architectures, if the recipe has another name.
     """
     record = {**about, "parameters": count_parameters(task.module), **outcome.as_json()}
     if outcome.is_main:
@@ -139,5 +141,6 @@ def save_run(
         (folder / RECORD).write_bytes((folder / PARTIAL / RECORD).read_bytes())
         plot_record(folder, goal=task.goal)
         files += [CONFIG, RECORD, PLOT, *(save_more(folder) if save_more else ())]
-        seal(folder, bot=config.recipe, model=config.recipe, files=sorted(set(files)), training=record)
+        name = architecture or config.recipe
+        seal(folder, bot=name, model=name, files=sorted(set(files)), training=record)
     return TrainedModel(config.out, record)

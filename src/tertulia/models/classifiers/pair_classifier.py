@@ -96,7 +96,7 @@ class PairClassifier(nn.Module):
     def forward(self, pairs: Sequence[TextPair]) -> torch.Tensor:
         """Logits (n, labels)."""
         if not pairs:
-            return torch.zeros(0, len(self.labels))
+            return torch.zeros(0, len(self.labels), device=self.head.weight.device)
         logits: torch.Tensor = self.head(self.dropout(self.encoder.pair_states([self._ids(pair) for pair in pairs])))
         return logits
 

@@ -17,6 +17,7 @@ from transformers.models.auto.modeling_auto import (
 from transformers.utils import logging as hf_logging
 
 from tertulia.core.errors import BotError
+from tertulia.models.device import dtype_for
 from tertulia.models.hf.chat_format import ChatFormat
 from tertulia.models.hf.state import LanguageModel
 
@@ -46,7 +47,7 @@ class ChatModel(ChatFormat):
 
     @classmethod
     def load(cls, name: str, *, device: torch.device | str = "cpu", gguf_file: str | None = None) -> "ChatModel":
-        """From a folder or a hub name, as float32 (half precision is far slower on most CPUs)."""
+        """From a folder or a hub name, on a device and in the number format that it is good at."""
         hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         options = {"gguf_file": gguf_file} if gguf_file else {}
         try:
@@ -54,7 +55,7 @@ class ChatModel(ChatFormat):
             _check_architecture(config, name)
             kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
             tokenizer = AutoTokenizer.from_pretrained(name, **options)
-            model: Any = kind.from_pretrained(name, dtype=torch.float32, **options)
+            model: Any = kind.from_pretrained(name, dtype=dtype_for(device), **options)
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
             where = "folder" if Path(name).exists() else "hub name or folder"
             raise BotError(

@@ -7,6 +7,7 @@ produce nonsense without any error), and the adapters are merged into it.
 
 import hashlib
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -20,7 +21,7 @@ from tertulia.core.errors import BotError, UsageError
 from tertulia.models.checkpoint import load_weights, read_model, save_weights
 from tertulia.models.generator import DialogueView, TargetTurns
 from tertulia.models.hf.chat_model import ChatModel
-from tertulia.models.hf.generator import HuggingFaceGenerator, Prompt
+from tertulia.models.hf.generator import SHIFT, Chain, HuggingFaceGenerator, Prompt
 from tertulia.models.hf.layout import DialogueLayout
 from tertulia.models.hf.lora import TuningConfig, merge, prepare
 from tertulia.models.hf.packaged import unpack
@@ -106,9 +107,35 @@ class FinetunedGenerator(HuggingFaceGenerator):
         save_weights(folder, self, {"config": self.config.model_dump(mode="json"), "base": asdict(self.base)})
         return []
 
+    def chains(self, view: DialogueView, replies: Sequence[str]) -> list[Chain]:
+        """Each reply after the prompt that the model reads when it talks; none at all if there is no room for them.
+
+        All have the same prompt: the oldest turns are left out until the longest reply fits into `max_length` as well.
+        """
+        texts = [" ".join(reply.split("\n")) if self.layout.single_lines else reply for reply in replies]
+        tokens = [tuple(i - SHIFT for i in self.tokenizer.encode(text.strip())) for text in texts]
+        room = self.max_length - max(map(len, tokens)) - 1
+        prompt = tuple(self.layout.prompt(self.layout.newest(view, room), sys.maxsize))
+        if len(prompt) > room:
+            return []
+        start, end = len(prompt), tuple(self._ends[:1].tolist())
+        return [Chain((*prompt, *ids, *end), (slice(start, start + len(ids)),)) for ids in tokens]
+
+    def log_probs(self, chains: Sequence[Chain]) -> torch.Tensor:
+        """The log-probability of the turns of each chain, ends included, in nats: (chains,). Gradients flow."""
+        return -self._chain_nll(chains)
+
     @classmethod
     def load(cls, folder: Path, /, *, base: str = "") -> Self:
         """Load what `save` wrote, adapters merged into the base; `base` says where the base is now."""
+        model = cls.load_to_train(folder, base=base)
+        merge(model.model)
+        model.requires_grad_(False)
+        return model.eval()
+
+    @classmethod
+    def load_to_train(cls, folder: Path, /, *, base: str = "") -> Self:
+        """Load what `save` wrote as it was in training: adapters beside the base, which can be trained further."""
         about = read_model(folder)
         config = validate(TuningConfig, about["config"], where=str(folder))
         expected = Base(**about["base"])
@@ -122,9 +149,7 @@ class FinetunedGenerator(HuggingFaceGenerator):
             )
         model = cls(chat, config, expected)
         load_weights(folder, model)
-        merge(model.model)
-        model.requires_grad_(False)
-        return model.eval()
+        return model
 
     def export(self, folder: Path) -> list[str]:
         """Write a plain Hugging Face model, tokenizer and chat template included, into a new or empty folder.

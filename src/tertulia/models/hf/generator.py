@@ -20,6 +20,7 @@ from torch import nn
 
 from tertulia.core.errors import BotError
 from tertulia.models.generator import DialogueView, Nll, State, TargetTurns, target_mask
+from tertulia.models.generators.base import full_precision
 from tertulia.models.hf.chat_format import ChatFormat, TokenState
 from tertulia.models.hf.chat_model import ChatModel
 from tertulia.models.hf.state import pad
@@ -216,6 +217,7 @@ class ChatGenerator(ABC):
         for chain, some, logits in zip(
             chains, positions, self.chat.lm.logits_before([c.ids for c in chains], positions), strict=True
         ):
+            logits = full_precision(logits)
             ids = torch.tensor([chain.ids[p] for p in some], device=logits.device)
             values = logits.gather(1, ids[:, None])[:, 0]
             if has_ends:
@@ -232,6 +234,7 @@ class ChatGenerator(ABC):
         tokens, mask = (part.to(self._ends.device) for part in pad(replies, value=0))
         if tokens.shape[1]:
             logits = torch.cat([logits, state.extend(tokens)[0]], 1)  # (replies, max length + 1, vocabulary)
+        logits = full_precision(logits)
         normaliser = logits.logsumexp(-1)
         logprobs = logits[:, :-1].gather(2, tokens[..., None])[..., 0] - normaliser[:, :-1]
         nll = -(logprobs * mask).sum(-1)
@@ -243,6 +246,7 @@ class ChatGenerator(ABC):
 
     def _shift(self, logits: torch.Tensor) -> torch.Tensor:
         """(rows, SHIFT + vocabulary): our special tokens in front, the ends of a turn summed in `END`."""
+        logits = full_precision(logits)
         shifted = logits.new_full((len(logits), logits.shape[1] + SHIFT), -torch.inf)
         shifted[:, SHIFT:] = logits
         if len(self._ends):

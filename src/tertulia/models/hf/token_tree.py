@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from tertulia.models.generators.base import full_precision
 from tertulia.models.hf.state import LanguageModel
 
 MAX_NODES = 512
@@ -105,7 +106,7 @@ def tree_nll(
     """Negative log-likelihood of each reply, its end included if there are end tokens: (sequences,), float64."""
     total = torch.zeros(len(sequences), dtype=torch.float64, device="cpu")
     for tree in token_trees(sequences, max_scored=max_scored):
-        total[tree.members] = _nll(lm, tree, ends).cpu()
+        total[tree.members] = _nll(lm, tree, ends).cpu().double()
     return total
 
 
@@ -113,18 +114,18 @@ def _nll(lm: LanguageModel, tree: TokenTree, ends: torch.Tensor) -> torch.Tensor
     """Of each path of one tree: (paths,)."""
     device = lm.model.device
     needed = sorted({node for path in tree.paths for node in path})
-    logits = _logits(lm, tree, needed)  # (needed, vocabulary)
+    logits = full_precision(_logits(lm, tree, needed))  # (needed, vocabulary)
     normaliser = logits.logsumexp(-1)
     row = {node: i for i, node in enumerate(needed)}
     before = [row[node] for path in tree.paths for node in path[:-1]]
     tokens = [tree.ids[node] for path in tree.paths for node in path[1:]]
     owner = [i for i, path in enumerate(tree.paths) for _ in path[1:]]
     rows, ids, owners = (torch.tensor(one, dtype=torch.long, device=device) for one in (before, tokens, owner))
-    nll = torch.zeros(len(tree.paths), dtype=torch.float64, device=device)
-    nll.index_add_(0, owners, (normaliser[rows] - logits[rows, ids]).double())
+    nll = torch.zeros(len(tree.paths), device=device)
+    nll.index_add_(0, owners, normaliser[rows] - logits[rows, ids])
     if len(ends):
         last = torch.tensor([row[path[-1]] for path in tree.paths], device=device)
-        nll += (normaliser[last] - logits[last][:, ends].logsumexp(-1)).double()
+        nll += normaliser[last] - logits[last][:, ends].logsumexp(-1)
     return nll
 
 

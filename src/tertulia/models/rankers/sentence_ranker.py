@@ -182,10 +182,10 @@ class SentenceRanker(PairModule):
         index = {sentence: i for i, sentence in enumerate(sentences)}
         similarity = self.encoder([self._single(text) for text in sentences]) @ replies.T  # (sentences, n)
         width = max(len(persona) for persona in personas)
-        rows = torch.zeros(len(personas), width, dtype=torch.long)
-        mask = torch.zeros(len(personas), width, 1, dtype=torch.bool)
+        rows = torch.zeros(len(personas), width, dtype=torch.long, device="cpu")
+        mask = torch.zeros(len(personas), width, 1, dtype=torch.bool, device="cpu")
         for i, persona in enumerate(personas):
-            rows[i, : len(persona)] = torch.tensor([index[s] for s in persona], dtype=torch.long)
+            rows[i, : len(persona)] = torch.tensor([index[s] for s in persona], dtype=torch.long, device="cpu")
             mask[i, : len(persona)] = True
         return self._soft_maximum(similarity[rows.to(self.device)], mask.to(self.device), 1)  # of (u, k, n)
 

@@ -124,7 +124,7 @@ def export(
     admin.access.audit.record(session.who, "exported labels", detail, study=study)
     payloads = {unit.id: unit.payload for unit in admin.studies.units(study)}
     labels = admin.studies.rows(study, history=history, unfinished=unfinished)
-    rows = export_rows(config, labels, payloads=payloads)
+    rows = export_rows(config, labels, payloads=payloads, chats=admin.studies.chats(study))
     stream = {"csv": csv_lines, "jsonl": jsonl_lines, "parquet": _parquet_chunks}[format](rows)
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", record.name).strip("-") or "study"
     headers = NO_STORE | {"Content-Disposition": f'attachment; filename="{name}.{format}"'}
