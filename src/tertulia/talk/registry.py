@@ -30,4 +30,9 @@ BOTS.add(
     "tertulia.talk.bots.smollm2:SmolLM2Bot",
     "SmolLM2-135M-Instruct, a small language model that runs offline",
 )
+BOTS.add(
+    "companion",
+    "tertulia.talk.bots.companion:CompanionBot",
+    "SmolLM2 fine-tuned on the sample's dialogues, with a character of its own; runs offline",
+)
 BOTS.add("human", "tertulia.talk.bots.human:HumanBot", "a person at this terminal")
