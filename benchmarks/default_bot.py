@@ -14,6 +14,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 from random import Random
@@ -40,6 +41,7 @@ from tertulia.metrics.significance import bootstrap_mean
 from tertulia.models.hf.finetuned import FinetunedGenerator
 from tertulia.models.hf.lora import TuningConfig, merge
 from tertulia.models.threads import use_threads
+from tertulia.talk.bot import Bot
 from tertulia.talk.bots.dialogue_model import DialogueModelBot
 from tertulia.talk.bots.huggingface import HuggingFaceOptions
 from tertulia.talk.selfplay import Scene, Seat, converse
@@ -126,7 +128,7 @@ def replies(bot: str, args: argparse.Namespace) -> Figures:
     texts = []
     for start in range(0, len(contexts), 30):
         part = contexts[start : start + 30]
-        texts += [r.text for r in bots(bot).reply([Ask(one.dialogue, "bot", args.seed) for one in part])]
+        texts += [r.text for r in loaded(bot).reply([Ask(one.dialogue, "bot", args.seed) for one in part])]
     file = args.out / f"replies-{bot}.jsonl"
     with file.open("w", encoding="utf-8") as out:
         for one, text in zip(contexts, texts, strict=True):
@@ -154,7 +156,7 @@ def conversations(bot: str, args: argparse.Namespace) -> Figures:
         Scene(f"default-{args.seed}-{i}", opener, pair, {"bots": [bot]})
         for i, (opener, pair) in enumerate(zip(first_turns, people, strict=True))
     ]
-    seats = (Seat("one", bots(bot)), Seat("two", bots(bot)))
+    seats = (Seat("one", loaded(bot)), Seat("two", loaded(bot)))
     dialogues = converse(seats, scenes, turns=args.turns)
     file = args.out / f"conversations-{bot}.jsonl"
     save_dialogues(dialogues, file)
@@ -180,18 +182,18 @@ def speed(bot: str, args: argparse.Namespace) -> Figures:
     figures: Figures = {}
     streamed = [""] if bot in ("tfidf", "generic") else ["", "?method=sample"]
     for options in streamed:
-        one = bots(f"{bot}{options}")
+        one = loaded(f"{bot}{options}")
         one.reply(asks["first turn"][:1])  # what is compiled or loaded on first use
         for name, some in asks.items():
-            times = [cpu_seconds(lambda ask=ask: one.reply([ask])) for ask in some]  # type: ignore[misc]
+            times = [cpu_seconds(one, ask) for ask in some]
             figures[f"CPU s{options}, {name}"] = [median(times), min(times), max(times)]
     return figures
 
 
-def cpu_seconds(work: Callable[[], object]) -> float:
-    """CPU time of a call."""
+def cpu_seconds(bot: Bot, ask: Ask) -> float:
+    """CPU time of a reply."""
     start = time.process_time()
-    work()
+    bot.reply([ask])
     return time.process_time() - start
 
 
@@ -199,18 +201,14 @@ def first_replies(bot: str, args: argparse.Namespace) -> Figures:
     """Replies to everyday openers, for the table of docs/sample.md."""
     texts = openers()[: args.openers]
     asks = [Ask(Dialogue(str(i), (Turn("user", text),)), "bot", args.seed) for i, text in enumerate(texts)]
-    write_json(args.out / f"openers-{bot}.json", [reply.text for reply in bots(bot).reply(asks)])
+    write_json(args.out / f"openers-{bot}.json", [reply.text for reply in loaded(bot).reply(asks)])
     return {"openers": [float(len(asks)), float("nan"), float("nan")]}
 
 
-_LOADED: dict[str, object] = {}
-
-
-def bots(spec: str):  # type: ignore[no-untyped-def]  # noqa: ANN201
+@cache
+def loaded(spec: str) -> Bot:
     """The bot of a specification, loaded once."""
-    if spec not in _LOADED:
-        _LOADED[spec] = make_bot(spec)
-    return _LOADED[spec]
+    return make_bot(spec)
 
 
 def row(estimate: Estimate) -> list[float | None]:
