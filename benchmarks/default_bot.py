@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for what is kept")
     parser.add_argument("--part", nargs="*", default=list(PARTS), choices=list(PARTS))
     parser.add_argument("--bots", nargs="*", default=list(BOTS), choices=BOTS)
-    parser.add_argument("--limit", type=int, default=16, help="dialogues of the valid split; 0 for all")
+    parser.add_argument("--limit", type=int, default=8, help="dialogues of the valid split; 0 for all")
     parser.add_argument("--contexts", type=int, default=60, help="contexts to reply in")
     parser.add_argument("--conversations", type=int, default=20)
     parser.add_argument("--turns", type=int, default=10)
@@ -101,10 +101,11 @@ def flat(bot: str, figures: Figures) -> Iterator[tuple[str, float]]:
 
 def kept(part: str, bot: str, args: argparse.Namespace) -> Figures:
     """The figures of a bot, from an earlier run with the same settings if there is one."""
-    settings = (args.limit, args.contexts, args.conversations, args.turns, args.openers, args.seed)
-    file = args.out / f"{part}-{bot}-{'-'.join(map(str, settings))}.json"
+    compute, settings = PARTS[part]
+    file = args.out / "-".join([part, bot, *(f"{name}{getattr(args, name)}" for name in (*settings, "seed"))])
+    file = file.with_suffix(".json")
     if not file.is_file():
-        write_json(file, PARTS[part](bot, args))
+        write_json(file, compute(bot, args))
     return dict(json.loads(file.read_text(encoding="utf-8")))
 
 
@@ -231,13 +232,14 @@ def _cell(figure: list[float | None] | None) -> str:
     return f"{value:.3f}" if low != low else f"{value:.3f} [{low:.3f}, {high:.3f}]"
 
 
-PARTS: dict[str, Callable[[str, argparse.Namespace], Figures]] = {
-    "perplexity": perplexity,
-    "replies": replies,
-    "conversations": conversations,
-    "speed": speed,
-    "openers": first_replies,
+PARTS: dict[str, tuple[Callable[[str, argparse.Namespace], Figures], tuple[str, ...]]] = {
+    "perplexity": (perplexity, ("limit",)),
+    "replies": (replies, ("contexts",)),
+    "conversations": (conversations, ("conversations", "turns")),
+    "speed": (speed, ()),
+    "openers": (first_replies, ("openers",)),
 }
+"""What computes each part, and the settings that its figures depend on."""
 
 if __name__ == "__main__":
     main()

@@ -30,17 +30,22 @@ FILTERS = "empty,too-long:max_words=40,cross-turn,in-turn,consistent,safety"
 
 
 class CompanionOptions(FinetunedOptions):
-    """How it decodes. `instructions` and `context_tokens` have no effect: prompts are laid out as in training."""
+    """How it decodes. `preset`, `instructions` and `context_tokens` have no effect: the defaults are its own, prompts are
+    laid out as in training."""
 
     method: Method = "sample-and-rank"
     """`sample-and-rank` (several samples, of which the most probable one that no filter drops is used), `sample` (one
     sample, streamed), `greedy`, or `beam`."""
-    samples: int = Field(8, ge=1, le=10_000)
+    samples: int = Field(5, ge=1, le=10_000)
     """How many replies sample-and-rank draws."""
     temperature: float = Field(0.8, ge=0, le=2)
     """Lower is more predictable; 0 takes the most probable token."""
     max_tokens: int = Field(48, ge=1, le=4096)
     """Most tokens of a reply."""
+    filters: str | None = None
+    """Which filters reject candidates: names separated by commas, parameters after colons. Default: all that keep it in
+    character and to the point for beam and sample-and-rank; none for `sample` and `greedy`, so that replies can be
+    streamed."""
 
     def default_decoding(self) -> dict[str, Json]:
         """The class's own defaults, for every method."""
