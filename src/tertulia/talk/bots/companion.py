@@ -30,8 +30,8 @@ FILTERS = "empty,too-long:max_words=40,cross-turn,in-turn,consistent,safety"
 
 
 class CompanionOptions(FinetunedOptions):
-    """How it decodes. `preset`, `instructions` and `context_tokens` have no effect: the defaults are its own, prompts are
-    laid out as in training."""
+    """How it decodes, with defaults of its own: `preset` has no effect, nor have `instructions` and `context_tokens`,
+    as prompts are laid out as in training."""
 
     method: Method = "sample-and-rank"
     """`sample-and-rank` (several samples, of which the most probable one that no filter drops is used), `sample` (one
