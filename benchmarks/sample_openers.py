@@ -26,24 +26,28 @@ bye, nice talking to you
 """
 
 
+def openers() -> list[str]:
+    """One by one."""
+    return [text.strip() for line in OPENERS.strip().split("\n") for text in line.split("|")]
+
+
 def main() -> None:
     """Mine the sample, reply, print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="no effect: it takes seconds anyway")
     args = parser.parse_args()
-    openers = [text.strip() for line in OPENERS.strip().split("\n") for text in line.split("|")]
     with TemporaryDirectory() as folder:
         mined = mine(MineConfig(out=Path(folder), max_repeats=DEMO_REPEATS, dialogues=True))
         bot = TfidfBot(demo_index(mined).index)
-    asks = [Ask(Dialogue(str(i), (Turn("user", text),)), seed=args.seed) for i, text in enumerate(openers)]
+    asks = [Ask(Dialogue(str(i), (Turn("user", text),)), seed=args.seed) for i, text in enumerate(openers())]
     print("| opener | reply |\n|---|---|")
     replies = bot.reply(asks)
-    for text, reply in zip(openers, replies, strict=True):
+    for text, reply in zip(openers(), replies, strict=True):
         print(f"| {text} | {reply.text.replace('|', '/')} |")
     scores = [reply.score or 0.0 for reply in replies]
     finish(
-        "sample_openers", {"openers": len(openers), "mean_similarity": sum(scores) / len(scores)}, {"seed": args.seed}
+        "sample_openers", {"openers": len(replies), "mean_similarity": sum(scores) / len(scores)}, {"seed": args.seed}
     )
 
 

@@ -59,6 +59,9 @@ def test_bad_input_exits_with_2_and_leaves_nothing(tertulia: Tertulia, tiny_mode
         assert not out.exists()
     result = tertulia("export", tmp_path, "--merged", out)
     assert (result.code, "not the folder of a finished" in result.stderr) == (2, True)
+    for folders in ((), ("--merged", out, "--adapter", out)):
+        result = tertulia("export", tmp_path, *folders)
+        assert (result.code, "either --merged FOLDER or --adapter FOLDER" in result.stderr) == (2, True)
 
 
 @pytest.mark.slow

@@ -45,7 +45,8 @@ def outcome(tmp_path: Path) -> DemoOutcome:
         conversations=(TALK,),
         distinct={f"tfidf {EVIL}": Estimate(0.7, n=20)},
         without_model="",
-        bots=(f"folder {EVIL}", "generic"),
+        retrieval=f"folder {EVIL}",
+        bots=("companion", f"folder {EVIL}", "generic"),
     )
 
 

@@ -27,7 +27,7 @@ COMMANDS = {
     "demo": Command("tertulia.cli.demo:demo", "Run everything on the bundled sample: mine, rank, talk, report, serve."),
     "corpus": Command("tertulia.cli.corpus:app", "Download, inspect, convert and mine corpora."),
     "train": Command("tertulia.cli.train:train", "Train the model that a recipe (a TOML file) describes."),
-    "export": Command("tertulia.cli.export:export", "Write a fine-tuned model in Hugging Face's format."),
+    "export": Command("tertulia.cli.export:export", "Write a fine-tuned model for others: merged, or its adapter."),
     "chat": Command("tertulia.cli.chat:chat", "Talk to a bot in the terminal."),
     "serve": Command("tertulia.cli.serve:serve", "Serve bots: a chat page and an OpenAI-compatible API."),
     "key": Command("tertulia.cli.key:key", "Make an API key for the server."),

@@ -29,6 +29,8 @@ from tertulia.talk.tfidf_index import MessageReply, TfidfIndex, pairs_of
 DEMO_REPEATS = 10
 """The sample's forum is small: a text that occurs ten times there is like one that occurs a hundred times elsewhere."""
 MIN_FORUM_WORDS = 6
+COMPANION = "companion"
+"""The bot to talk to, a language model; it also talks with the retrieval bot."""
 
 
 class DemoConfig(Config):
@@ -71,9 +73,11 @@ class DemoOutcome:
     distinct: dict[str, Estimate]
     """distinct-2 of what each bot said."""
     without_model: str
-    """Why the language model did not take part; empty when it did."""
+    """Why the language models did not take part; empty when they did."""
+    retrieval: str
+    """Specification of the retrieval bot."""
     bots: tuple[str, ...]
-    """Specifications of the bots to serve."""
+    """Specifications of the bots to serve, the one to talk to first."""
 
 
 def run_demo(config: DemoConfig, progress: Progress | None = None) -> DemoOutcome:
@@ -106,8 +110,15 @@ def run_demo(config: DemoConfig, progress: Progress | None = None) -> DemoOutcom
             for name in speakers
         },
         without_model=reason,
-        bots=(str(config.out / "tfidf"), "generic", *(() if reason else ("smollm2",))),
+        retrieval=str(config.out / "tfidf"),
+        bots=demo_bots(config.out, with_models=not reason),
     )
+
+
+def demo_bots(out: Path, *, with_models: bool) -> tuple[str, ...]:
+    """The bots to serve: the one worth talking to first, then what to compare it with."""
+    models = (COMPANION, "smollm2") if with_models else ()
+    return (*models, str(out / "tfidf"), "generic")
 
 
 def demo_index(mined: MineOutcome) -> DemoIndex:
@@ -122,12 +133,12 @@ def demo_index(mined: MineOutcome) -> DemoIndex:
 
 
 def _language_model(progress: Progress) -> tuple[Bot | None, str]:
-    """SmolLM2, or the reason why it is missing: the demo works without it, but says so."""
+    """The companion, or the reason why it is missing: the demo works without it, but says so."""
     progress.step("Loading the language model (the first time takes half a minute)")
     try:
         if importlib.util.find_spec("torch") is None:
             return None, "torch is not installed: pip install 'tertulia[models]'"
-        return make_bot("smollm2"), ""
+        return make_bot(COMPANION), ""
     except TertuliaError as error:
         progress.note(str(error))
         return None, str(error)
@@ -135,7 +146,7 @@ def _language_model(progress: Progress) -> tuple[Bot | None, str]:
 
 def _converse(retrieval: Bot, partner: Bot | None, config: DemoConfig, progress: Progress) -> list[Dialogue]:
     """Conversations of the retrieval bot with the language model or, without one, with itself."""
-    other = Seat("smollm2", partner) if partner else Seat("tfidf too", retrieval)
+    other = Seat(COMPANION, partner) if partner else Seat("tfidf too", retrieval)
     people = sample.personas("valid")
     pairs = list(zip(people[::2], people[1::2], strict=False))
     play = SelfplayConfig(

@@ -78,8 +78,8 @@ def _talking(outcome: DemoOutcome) -> HtmlSection:
 
 
 def _next(outcome: DemoOutcome) -> HtmlSection:
-    first = outcome.bots[0]
-    commands = f"tertulia serve {' '.join(outcome.bots)}\ntertulia chat {first}\ntertulia judge rank {first} generic"
+    served, first = " ".join(outcome.bots), outcome.bots[0]
+    commands = f"tertulia serve {served}\ntertulia chat {first}\ntertulia judge rank {outcome.retrieval} generic"
     return HtmlSection(
         "Next steps", (paragraph("Talk to these bots in the browser or in the terminal:"), code(commands))
     )

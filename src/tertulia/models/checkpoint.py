@@ -5,6 +5,7 @@ architecture and the bot that can use the folder. Nothing is ever unpickled: wei
 or plain NumPy arrays.
 """
 
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,6 +90,32 @@ def load_weights(folder: Path, module: nn.Module) -> None:
         module.load_state_dict(load_file(folder / WEIGHTS))
     except (OSError, SafetensorError, RuntimeError) as error:
         raise _damaged(folder, error) from None
+
+
+def save_half(run: Path, folder: Path) -> ModelManifest:
+    """Copy a complete folder with its weights rounded to half precision (float16): half the size, to be passed on.
+
+    The copy is complete as well, and loads like the original; its manifest says how it was rounded.
+    """
+    manifest = read_manifest(run)
+    try:
+        weights = load_file(run / WEIGHTS)
+    except (OSError, SafetensorError) as error:
+        raise _damaged(run, error) from None
+    half = {name: tensor.half() if tensor.is_floating_point() else tensor for name, tensor in weights.items()}
+    if too_large := next((name for name, tensor in half.items() if not bool(tensor.isfinite().all())), None):
+        raise DataError(
+            f"{too_large} of the model in {run} has numbers that half precision cannot hold.",
+            hint="Use the run itself, or export it with --merged.",
+        )
+    artefact.open_folder(folder)
+    with atomic_write(folder / WEIGHTS) as file:
+        save_file(half, file)
+    others = [name for name in manifest.files if name != WEIGHTS]
+    for name in others:
+        shutil.copyfile(run / name, folder / name)
+    training = {**manifest.training, "weights": "float16"}
+    return seal(folder, bot=manifest.bot, model=manifest.model, files=others, training=training)
 
 
 def count_parameters(module: nn.Module) -> int:

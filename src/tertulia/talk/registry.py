@@ -31,4 +31,9 @@ BOTS.add(
     "SmolLM2-135M-Instruct, a small language model that runs offline",
 )
 BOTS.add("gguf", "tertulia.talk.bots.gguf:GGUFBot", "a chat model in a GGUF file, by llama.cpp or torch")
+BOTS.add(
+    "companion",
+    "tertulia.talk.bots.companion:CompanionBot",
+    "SmolLM2 fine-tuned on the sample's dialogues, with a character of its own; runs offline",
+)
 BOTS.add("human", "tertulia.talk.bots.human:HumanBot", "a person at this terminal")

@@ -9,8 +9,10 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 peft = pytest.importorskip("peft")
 
-from tertulia.core.errors import UsageError  # noqa: E402
-from tertulia.models.checkpoint import seal  # noqa: E402
+from safetensors.torch import load_file  # noqa: E402
+
+from tertulia.core.errors import DataError, UsageError  # noqa: E402
+from tertulia.models.checkpoint import WEIGHTS, read_manifest, save_weights, seal  # noqa: E402
 from tertulia.models.export import ExportConfig, export_run  # noqa: E402
 from tertulia.models.generator import DialogueView, Generator  # noqa: E402
 from tertulia.models.hf.chat_model import ChatModel  # noqa: E402
@@ -206,6 +208,34 @@ def test_another_base_is_refused(tiny_models: Any, tmp_path: Path) -> None:
         export_run(ExportConfig(run=run, merged=full))
     with pytest.raises(UsageError, match="finished training run"):
         export_run(ExportConfig(run=base, merged=tmp_path / "new"))
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_exported_adapter_is_the_run_at_half_precision(tiny_models: Any, tmp_path: Path) -> None:
+    model = changed(str(tiny_models.make("chat")))
+    run = saved(model, tmp_path / "run")
+    export = export_run(ExportConfig(run=run, adapter=tmp_path / "adapter"))
+    manifest = read_manifest(export.folder)
+    assert set(export.files) == {*manifest.files, "manifest.json"}
+    assert manifest.training["weights"] == "float16"
+    assert manifest.fingerprint != read_manifest(run).fingerprint
+    numbers = sum(value.numel() for value in model.state_dict().values())
+    assert (run / WEIGHTS).stat().st_size - (export.folder / WEIGHTS).stat().st_size == pytest.approx(
+        2 * numbers, abs=16
+    )
+    for name, value in load_file(export.folder / WEIGHTS).items():
+        assert torch.equal(value, model.state_dict()[name].half())
+    loaded, exact = FinetunedGenerator.load(export.folder), FinetunedGenerator.load(run)
+    for one, other in zip(loaded.model.parameters(), exact.model.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-2, atol=1e-2)
+
+
+def test_what_half_precision_cannot_hold_is_refused(tiny_models: Any, tmp_path: Path) -> None:
+    run = saved(changed(str(tiny_models.make("chat"))), tmp_path / "run")
+    save_weights(run, torch.nn.Linear(2, 2).requires_grad_(False).apply(lambda m: m.weight.fill_(1e6)), {})
+    seal(run, bot="finetune", model="finetune", training={})
+    with pytest.raises(DataError, match="half precision cannot hold"):
+        export_run(ExportConfig(run=run, adapter=tmp_path / "new"))
     assert not (tmp_path / "new").exists()
 
 
