@@ -54,7 +54,7 @@ LIKELIHOODS = "likelihoods"
 """Folder of the cache for what language models have scored."""
 AT_ONCE = 64
 """Examples whose features are read together."""
-MAX_SLOW = 100
+MAX_SLOW = 40
 """Examples to validate on at most where a language model reads them."""
 VALID, STACKED = 1, 3
 """Of ten passages, how many are for validation, and up to which share the next ones are for combining."""
