@@ -45,7 +45,6 @@ from tertulia.corpus.silver.persona import PersonaSilverConfig, persona_pairs
 from tertulia.metrics.significance import bootstrap_means
 from tertulia.models.classifiers.consistency import load_consistency
 from tertulia.talk.bot import Bot, RankingBot
-from tertulia.talk.bots.generative import BaseGenerativeBot
 from tertulia.talk.filters.base import Filter, apply_filters, choose, make_filters
 from tertulia.talk.spec import make_bot
 
@@ -363,7 +362,8 @@ def labelled_sets(args: argparse.Namespace, dialogues: Sequence[Dialogue]) -> di
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, help="folder of Persona-Chat, or `sample`")
-    parser.add_argument("--bot", action="append", default=[], help="a bot's specification; repeat for more")
+    parser.add_argument("--bot", action="append", default=[], help="a bot that chooses replies; repeat for more")
+    parser.add_argument("--generator", action="append", default=[], help="a bot that draws several samples")
     parser.add_argument("--judge", default="", help="run folder of the recipe entailment: judges replies")
     parser.add_argument("--model", default="", help="another one, for the filter")
     parser.add_argument("--pairs", type=Path, action="append", default=[], help="labelled pairs (utterance, persona)")
@@ -407,14 +407,14 @@ def main() -> None:
     print(f"\n{'':<44}{'judge':<16}{'contradicts':>24}{'uses persona':>24}{'CPU s':>9}")
     judge_replies("people", of_people(dialogues, args.people_n), 0.0, judges, figures)
     for spec in args.bot:
-        slow = isinstance(bot := make_bot(spec), BaseGenerativeBot)
-        own = questions[: args.slow_n] if slow else questions
-        drawn = draw(spec, bot if slow else make_bot(with_option(spec, f"candidates={CANDIDATES}")), own, args.replies)
-        judge_bot(spec, own, drawn, filters, judges, figures, args.show)
-        if isinstance(bot, RankingBot) and not slow:
-            for name, on in filters.items():
-                judge_ranking(name, bot, dialogues, on, 20 if args.quick else args.rank_n, figures)
-    settings = {"n": len(questions), "seed": args.seed, "bots": args.bot, "quick": args.quick}
+        bot = make_bot(with_option(spec, f"candidates={CANDIDATES}"))
+        judge_bot(spec, questions, draw(spec, bot, questions, args.replies), filters, judges, figures, args.show)
+        for name, on in filters.items() if isinstance(bot, RankingBot) else ():
+            judge_ranking(name, bot, dialogues, on, 20 if args.quick else args.rank_n, figures)
+    for spec in args.generator:
+        own = questions[: args.slow_n]
+        judge_bot(spec, own, draw(spec, make_bot(spec), own, args.replies), filters, judges, figures, args.show)
+    settings = {"n": len(questions), "seed": args.seed, "bots": [*args.bot, *args.generator], "quick": args.quick}
     finish("consistency", figures, settings | {"slow_n": args.slow_n, "judge_error": JUDGE_ERROR})
 
 
