@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import f1_score, roc_auc_score
 
 from common import finish
+from tertulia import sample
 from tertulia.artefacts.cache import cache_folder
 from tertulia.core.grounding import LABELS, GroundingClassifier, GroundingInput, parse_label
 from tertulia.core.progress import Silent
@@ -155,6 +156,33 @@ def of_support(
     return figures
 
 
+def of_sample() -> dict[str, float]:
+    """The bundled sample's labelled replies, where words mislead: who paraphrases is right, who copies is not."""
+    exchanges = sample.grounded()
+    inputs = [grounding_input(exchange) for exchange in exchanges]
+    labels = np.array([str(exchange.label) for exchange in exchanges])
+    scores = {"overlap": np.array([overlap(one) for one in inputs])}
+    scores["lexical"] = np.array(load_grounding().probabilities(inputs))[:, 0]
+    passages, supported = [one.evidence for one in inputs], labels == LABELS[0]
+    figures: dict[str, float] = {}
+    for name, own in scores.items():
+        value, low, high = auc(supported, own, passages)
+        print(f"  sample {name:<8} ROC-AUC {value:.3f} [{low:.3f}, {high:.3f}], n = {len(labels)}")
+        figures[f"sample_auc_{name}"] = value
+    for label in LABELS:
+        rows = supported | (labels == label)
+        against = (
+            {n: float(roc_auc_score(supported[rows], own[rows])) for n, own in scores.items()}
+            if label != LABELS[0]
+            else {}
+        )
+        middle = float(np.median(scores["overlap"][labels == label]))
+        shown = "".join(f", support against it by {n} {value:.3f}" for n, value in against.items())
+        print(f"    {label:<14} median overlap {middle:.2f}{shown}")
+        figures |= {f"sample_overlap_{label}": middle} | {f"sample_auc_{label}_{n}": v for n, v in against.items()}
+    return figures
+
+
 def trained(kind: str, given: argparse.Namespace, folder: Path) -> GroundingClassifier:
     """A classifier made by its recipe, here and now."""
     scale = 10 if given.quick else 1
@@ -216,6 +244,7 @@ def main() -> None:
     )
     figures |= labels_row("overlap, tuned", "3way", np.where(first.overlap >= best, 0, 1), gold3, passages)
 
+    figures |= of_sample()
     with tempfile.TemporaryDirectory() as folder:
         makers: dict[str, Callable[[], GroundingClassifier]] = {"lexical": load_grounding}
         for kind in filter(None, given.kinds.split(",")):
