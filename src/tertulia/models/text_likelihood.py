@@ -108,6 +108,7 @@ class TextScorer:
 
 def _digest_of(model: Generator) -> str:
     """What tells apart models that may score differently: weights, their type, and the layout of a conversation."""
+    assert isinstance(model, torch.nn.Module)
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
