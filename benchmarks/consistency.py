@@ -1,15 +1,17 @@
 """Do bots stay true to their personas, and what does the filter `consistent` change? And how good are its classifiers?
 
-1. Classifiers: the rules, a trained run (`--model`), and both, on held-out pairs (`--pairs`, such as Dialogue NLI's
-   validation set: persona sentence as premise, utterance as hypothesis) and on silver pairs made of the validation
-   personas. The rules were written by looking at Dialogue NLI's training pairs only.
-2. Bots: questions that a persona answers, made from its sentences by `QUESTIONS`; every bot gets them with the persona,
-   without and with the filter. Judged are the replies against the whole persona: shares that contradict it and that
-   speak from it, by every classifier, also by those that the filter does not use. `--show` prints some to read.
-   A classifier that is asked about every sentence and every premise errs often: the row of people's own replies says
-   how much of a share is error, and the trained judge counts from `JUDGE_THRESHOLD` on for that reason.
+1. Classifiers: the rules, the trained judge (`--judge`) and the trained filter (`--model`), on held-out pairs
+   (`--pairs`, such as Dialogue NLI's validation set: persona sentence as premise, utterance as hypothesis), on silver
+   pairs made of the validation personas. The rules were written by looking at Dialogue NLI's training pairs only.
+2. Bots: questions that a persona answers, made from its sentences by `QUESTIONS`; every bot gets them with the persona.
+   The reply without the filter and those with it (rules; with `--model`, rules and that model) are chosen from the same
+   candidates. Judged are replies against the whole persona: shares that contradict it and that speak from it, by the
+   rules and by the judge, which must be another model than the filter's. `--show` prints some to read.
+   A classifier that is asked about every sentence and every premise errs often. So thresholds are chosen on replies of
+   people in the training split (`--train-n`): the judge blames `JUDGE_ERROR` of these, the filter's model drops
+   `FILTER_ERROR`. The row of people says what they blame of people's replies in the validation split.
 3. Cost: hits@1 among 20 replies of people, without the filter and with it choosing among the same ranked replies; how
-   often it drops what a person said; seconds per reply.
+   often it drops what a person said; CPU seconds per reply.
 
 Intervals: 95 %, bootstrap over personas (questions) or dialogues.
 """
@@ -35,7 +37,7 @@ from tertulia.core.consistency import RELATIONS, Claim, ConsistencyClassifier, c
 from tertulia.core.dialogue import Dialogue, Persona, Turn, exchanges
 from tertulia.core.fact_words import Fact, Kind
 from tertulia.core.facts import facts
-from tertulia.core.reply import Ask, Candidate, Reply
+from tertulia.core.reply import Ask, Candidate
 from tertulia.corpus.candidates import rank_tasks
 from tertulia.corpus.load import load_dialogues
 from tertulia.corpus.readers.text_pairs import nli_labels, read_labelled_pairs
@@ -43,15 +45,23 @@ from tertulia.corpus.silver.persona import PersonaSilverConfig, persona_pairs
 from tertulia.metrics.significance import bootstrap_means
 from tertulia.models.classifiers.consistency import load_consistency
 from tertulia.talk.bot import Bot, RankingBot
-from tertulia.talk.bots.generative import BaseGenerativeBot
-from tertulia.talk.filters.base import ALL, Filter, apply_filters, choose, make_filters
+from tertulia.talk.filters.base import Filter, apply_filters, choose, make_filters
 from tertulia.talk.spec import make_bot
 
 PARTNER, BOT = "partner", "bot"
-JUDGE_THRESHOLD = {"rules": 0.5, "trained": 0.9}
-"""From which probability a judge counts; at 0.5 the trained one would blame a quarter of people's own replies."""
+JUDGE_ERROR, FILTER_ERROR = 0.05, 0.03
+"""Shares of people's own replies, in the training split, that the judge may blame and the filter's model may drop."""
 SLOW = 60
 """Questions that generative bots get at most."""
+CANDIDATES = 50
+"""Candidates of bots that choose among given replies."""
+
+
+class Judge(NamedTuple):
+    """A classifier that judges replies, and the probability from which it counts."""
+
+    classifier: ConsistencyClassifier
+    threshold: float = 0.5
 
 
 class Question(NamedTuple):
@@ -129,50 +139,64 @@ def _question(fact: Fact, sentence: str, rng: random.Random) -> str | None:
 
 
 class TimedReply(NamedTuple):
-    """A reply and the seconds it took."""
+    """A reply and the CPU seconds it took."""
 
     text: str
     seconds: float
 
 
-def answers(bot: Bot, questions: Sequence[Question]) -> tuple[list[TimedReply], list[Reply]]:
-    """The bot's replies, one by one, so that seconds are those of a single reply."""
-    replies = [bot.reply([replace(question.ask, seed=i)])[0] for i, question in enumerate(questions)]
-    return [TimedReply(reply.text, reply.seconds) for reply in replies], replies
+class Drawn(NamedTuple):
+    """The candidates for a question, the best first, and the CPU seconds that they took."""
+
+    candidates: list[Candidate]
+    seconds: float
 
 
-def chosen_again(
-    replies: Sequence[Reply], questions: Sequence[Question], filters: Sequence[Filter]
-) -> list[TimedReply]:
-    """What a generative bot would have said with the filter: the choice among the same candidates."""
-    chosen = []
-    for question, reply in zip(questions, replies, strict=True):
-        start = time.perf_counter()
-        candidates = [replace(candidate, dropped=None) for candidate in reply.candidates]
-        choice = choose(apply_filters(filters, question.ask, candidates), fallback=reply.text)
-        chosen.append(TimedReply(choice.text, reply.seconds + time.perf_counter() - start))
-    return chosen
+def draw(spec: str, bot: Bot, questions: Sequence[Question], file: Path | None) -> list[Drawn]:
+    """Candidates for each question; kept in a file, if one is given, as generating them takes long."""
+    rows = [json.loads(line) for line in file.read_text().splitlines()] if file and file.exists() else []
+    kept = {(row["bot"], row["question"], row["persona"]): row for row in rows}
+    drawn = []
+    for i, question in enumerate(questions):
+        key = (spec, question.text, " ".join(question.persona.sentences))
+        if key not in kept:
+            start = time.process_time()
+            reply = bot.reply([replace(question.ask, seed=i)])[0]
+            candidates = [[c.text, c.score] for c in reply.candidates] or [[reply.text, None]]
+            row = dict(zip(("bot", "question", "persona"), key, strict=True))
+            kept[key] = row | {"candidates": candidates, "seconds": time.process_time() - start}
+            if file:
+                with file.open("a") as out:
+                    out.write(json.dumps(kept[key]) + "\n")
+        row = kept[key]
+        drawn.append(Drawn([Candidate(text, score) for text, score in row["candidates"]], row["seconds"]))
+    return drawn
 
 
-def all_answers(spec: str, questions: Sequence[Question], args: argparse.Namespace) -> dict[str, list[TimedReply]]:
-    """Replies without and with the filter; kept in the file of `--replies`, as generating them takes long."""
-    key = f"{spec} {args.filter} {args.seed} {[question.text for question in questions[:20]]} {len(questions)}"
-    kept = json.loads(args.replies.read_text()) if args.replies and args.replies.exists() else {}
-    if key not in kept:
-        bot = make_bot(spec)
-        off, replies = answers(bot, questions)
-        if isinstance(bot, BaseGenerativeBot):
-            on = chosen_again(replies, questions, make_filters(f"{ALL},{args.filter}"))
-        else:
-            on = answers(make_bot(with_filter(spec, args.filter)), questions)[0]
-        kept[key] = {"off": off, "on": on}
-        if args.replies:
-            args.replies.write_text(json.dumps(kept))
-    return {state: [TimedReply(*one) for one in given] for state, given in kept[key].items()}
+def chosen(drawn: Sequence[Drawn], questions: Sequence[Question], filters: Sequence[Filter]) -> list[TimedReply]:
+    """What a bot says with these filters."""
+    replies = []
+    for question, one in zip(questions, drawn, strict=True):
+        start = time.process_time()
+        choice = choose(apply_filters(filters, question.ask, one.candidates), fallback="")
+        replies.append(TimedReply(choice.text, one.seconds + time.process_time() - start))
+    return replies
 
 
-def with_filter(spec: str, name: str) -> str:
-    return f"{spec}{'&' if '?' in spec else '?'}filters={name.replace(':', '%3A') if '/' in name else name}"
+def with_option(spec: str, option: str) -> str:
+    return f"{spec}{'&' if '?' in spec else '?'}{option}"
+
+
+def blames(judge: ConsistencyClassifier, claims: Sequence[Claim], *, related_only: bool) -> np.ndarray:
+    """The highest probability of contradiction in each claim."""
+    verdicts = consistency_verdicts(judge, claims, threshold=1e-9, related_only=related_only)
+    return np.array([v.probability if v.relation == "contradiction" else 0.0 for v in verdicts])
+
+
+def threshold_for(judge: ConsistencyClassifier, claims: Sequence[Claim], share: float, *, related_only: bool) -> float:
+    """The probability from which this share of people's replies is blamed, at least 0.5 and rounded up."""
+    limit = float(np.quantile(blames(judge, claims, related_only=related_only), 1 - share))
+    return min(0.999, max(0.5, np.ceil(limit * 1000) / 1000))
 
 
 def interval(values: np.ndarray, clusters: Sequence[str]) -> tuple[float, str]:
@@ -224,20 +248,59 @@ def judge_replies(
     name: str,
     said: Sequence[Claim],
     seconds: float,
-    judges: dict[str, ConsistencyClassifier],
+    judges: dict[str, Judge],
     figures: dict[str, float],
-) -> None:
+) -> dict[str, np.ndarray]:
     """Rows of the table: shares that contradict and that speak from the persona, by every judge."""
     people = [" ".join(one.premises) for one in said]
-    for judge_name, threshold in JUDGE_THRESHOLD.items():
-        if judge_name not in judges:
-            continue
-        verdicts = consistency_verdicts(judges[judge_name], said, threshold=threshold)
-        against, shown = interval(np.array([v.relation == "contradiction" for v in verdicts]), people)
+    contradicting = {}
+    for judge_name, judge in judges.items():
+        verdicts = consistency_verdicts(judge.classifier, said, threshold=judge.threshold)
+        contradicting[judge_name] = np.array([v.relation == "contradiction" for v in verdicts], float)
+        against, shown = interval(contradicting[judge_name], people)
         from_it, shown_from = interval(np.array([v.relation == "entailment" for v in verdicts]), people)
         print(f"{name:<44}{judge_name:<16}{shown:>24}{shown_from:>24}{seconds:>9.3f}", flush=True)
         figures |= {f"{name}, {judge_name} contradicts": against, f"{name}, {judge_name} uses": from_it}
     figures[f"{name} seconds"] = seconds
+    return contradicting
+
+
+def judge_bot(
+    spec: str,
+    own: Sequence[Question],
+    drawn: Sequence[Drawn],
+    filters: dict[str, Sequence[Filter]],
+    judges: dict[str, Judge],
+    figures: dict[str, float],
+    show: int,
+) -> None:
+    """A bot's replies without a filter and with each, and what is left of the contradictions."""
+    replies = {"off": chosen(drawn, own, ())} | {name: chosen(drawn, own, on) for name, on in filters.items()}
+    without: dict[str, np.ndarray] = {}
+    people = [" ".join(question.persona.sentences) for question in own]
+    for state, given in replies.items():
+        said = [Claim(one.text, q.persona.sentences, q.text) for one, q in zip(given, own, strict=True)]
+        name = f"{Path(spec.partition('?')[0]).name}, filter {state}"
+        seconds = sum(one.seconds for one in given) / max(1, len(given))
+        contradicting = judge_replies(name, said, seconds, judges, figures)
+        without = without or contradicting
+        for judge, now in contradicting.items():
+            if state != "off" and without[judge].any():
+                left = now.mean() / without[judge].mean()
+                low, high = ratio_interval(now, without[judge], people)
+                print(f"{'':<44}{judge:<16} left of those without: {left:.3f} [{low:.3f}, {high:.3f}], n = {len(now)}")
+                figures[f"{name}, {judge} left"] = float(left)
+    for i, question in enumerate(own[:show]):
+        print(f"  {question.text}  ({question.sentence})")
+        print("\n".join(f"    {state + ':':<16}{given[i].text}" for state, given in replies.items()))
+
+
+def ratio_interval(top: np.ndarray, bottom: np.ndarray, clusters: Sequence[str]) -> tuple[float, float]:
+    """Of the ratio of two means over the same replies, by bootstrap over clusters."""
+    names, codes = np.unique(clusters, return_inverse=True)
+    draws = np.random.default_rng(0).multinomial(len(names), np.full(len(names), 1 / len(names)), size=1000)[:, codes]
+    low, high = np.quantile((draws @ top) / np.maximum(draws @ bottom, 1e-9), (0.025, 0.975))
+    return float(low), float(high)
 
 
 def of_people(dialogues: Sequence[Dialogue], count: int) -> list[Claim]:
@@ -248,7 +311,12 @@ def of_people(dialogues: Sequence[Dialogue], count: int) -> list[Claim]:
 
 
 def judge_ranking(
-    bot: RankingBot, dialogues: Sequence[Dialogue], on: Sequence[Filter], limit: int, figures: dict[str, float]
+    name: str,
+    bot: RankingBot,
+    dialogues: Sequence[Dialogue],
+    on: Sequence[Filter],
+    limit: int,
+    figures: dict[str, float],
 ) -> None:
     """hits@1 of the best candidate, and of the best one that the filter keeps."""
     tasks = rank_tasks(dialogues, speaker=None, seed=0)
@@ -269,11 +337,11 @@ def judge_ranking(
     lost, shown_lost = interval(np.array(dropped), clusters)
     difference, shown_difference = interval(np.array(hits, float) - np.array(plain_hits, float), clusters)
     print(
-        f"{bot.spec}: hits@1 {shown}, filtered {shown_on}, difference {shown_difference};"
+        f"{bot.spec}, {name}: hits@1 {shown}, filtered {shown_on}, difference {shown_difference};"
         f" true replies dropped {shown_lost}"
     )
-    figures |= {f"{bot.spec} hits@1": before, f"{bot.spec} hits@1 filtered": after}
-    figures |= {f"{bot.spec} hits@1 difference": difference, f"{bot.spec} true replies dropped": lost}
+    figures |= {f"{bot.spec} hits@1": before, f"{bot.spec}, {name}, hits@1 filtered": after}
+    figures |= {f"{bot.spec}, {name}, hits@1 difference": difference, f"{bot.spec}, {name}, true dropped": lost}
 
 
 def labelled_sets(args: argparse.Namespace, dialogues: Sequence[Dialogue]) -> dict[str, list[tuple[str, str, str]]]:
@@ -294,15 +362,17 @@ def labelled_sets(args: argparse.Namespace, dialogues: Sequence[Dialogue]) -> di
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, help="folder of Persona-Chat, or `sample`")
-    parser.add_argument("--bot", action="append", default=[], help="a bot's specification; repeat for more")
-    parser.add_argument("--model", default="", help="run folder of the recipe entailment: a second classifier")
+    parser.add_argument("--bot", action="append", default=[], help="a bot that chooses replies; repeat for more")
+    parser.add_argument("--generator", action="append", default=[], help="a bot that draws several samples")
+    parser.add_argument("--judge", default="", help="run folder of the recipe entailment: judges replies")
+    parser.add_argument("--model", default="", help="another one, for the filter")
     parser.add_argument("--pairs", type=Path, action="append", default=[], help="labelled pairs (utterance, persona)")
-    parser.add_argument("--filter", default="consistent", help="the filter (default: consistent)")
     parser.add_argument("--n", type=int, default=300, help="questions")
     parser.add_argument("--slow-n", type=int, default=SLOW, help="questions for generative bots")
     parser.add_argument("--people-n", type=int, default=300, help="replies of people")
+    parser.add_argument("--train-n", type=int, default=300, help="replies of people to choose thresholds on")
     parser.add_argument("--rank-n", type=int, default=300, help="ranking tasks")
-    parser.add_argument("--replies", type=Path, help="a file to keep replies in, and to take them from")
+    parser.add_argument("--replies", type=Path, help="a file to keep candidates in, and to take them from")
     parser.add_argument("--show", type=int, default=0, help="print so many questions, with the replies")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="few questions and pairs")
@@ -317,28 +387,35 @@ def main() -> None:
     questions = make_questions([*personas, *sample.personas()], 20 if args.quick else args.n, args.seed)
     for question in questions[: args.show]:
         print(f"{question.kind:<10}{question.text:<50}{question.sentence}")
-    judges: dict[str, ConsistencyClassifier] = {"rules": load_consistency("rules")}
+    judges, filters = {"rules": Judge(load_consistency("rules"))}, {"rules": make_filters("consistent")}
+    people = of_people(list(load_dialogues(args.data, split="train")), args.train_n) if args.judge or args.model else []
+    if args.judge:
+        trained = load_consistency(args.judge)
+        limit = threshold_for(trained, people, JUDGE_ERROR, related_only=False)
+        judges["trained judge"] = Judge(trained, limit)
+        figures["judge threshold"] = limit
     if args.model:
-        judges |= {"trained": load_consistency(args.model), "rules+trained": load_consistency(f"rules+{args.model}")}
+        limit = threshold_for(load_consistency(args.model), people, FILTER_ERROR, related_only=True)
+        path = str(Path(args.model).resolve()).replace(",", "%2C").replace(":", "%3A")
+        filters["rules+model"] = make_filters(f"consistent:classifier=rules+{path}:model_threshold={limit}")
+        figures["filter threshold"] = limit
     if args.pairs:
-        judge_classifiers(judges, labelled_sets(args, dialogues), figures)
-    print(f"\n{'':<44}{'judge':<16}{'contradicts':>24}{'uses persona':>24}{'s/reply':>9}")
+        models = {name: judge.classifier for name, judge in judges.items()}
+        models |= {"filter's model": load_consistency(args.model)} if args.model else {}
+        judge_classifiers(models, labelled_sets(args, dialogues), figures)
+    print(f"thresholds: { {name: value for name, value in figures.items() if 'threshold' in name} }")
+    print(f"\n{'':<44}{'judge':<16}{'contradicts':>24}{'uses persona':>24}{'CPU s':>9}")
     judge_replies("people", of_people(dialogues, args.people_n), 0.0, judges, figures)
-    on = make_filters(args.filter)
     for spec in args.bot:
-        slow = isinstance(bot := make_bot(spec), BaseGenerativeBot)
-        own = questions[: args.slow_n] if slow else questions
-        replies = all_answers(spec, own, args)
-        for state, given in replies.items():
-            said = [Claim(one.text, q.persona.sentences, q.text) for one, q in zip(given, own, strict=True)]
-            seconds = sum(one.seconds for one in given) / max(1, len(given))
-            judge_replies(f"{Path(spec).name}, filter {state}", said, seconds, judges, figures)
-        for question, one, two in islice(zip(own, *replies.values(), strict=True), args.show):
-            print(f"  {question.text}  ({question.sentence})\n    off: {one.text}\n    on:  {two.text}")
-        if isinstance(bot, RankingBot) and not slow:
-            judge_ranking(bot, dialogues, on, 20 if args.quick else args.rank_n, figures)
-    settings = {"n": len(questions), "seed": args.seed, "filter": args.filter, "bots": args.bot, "quick": args.quick}
-    finish("consistency", figures, settings)
+        bot = make_bot(with_option(spec, f"candidates={CANDIDATES}"))
+        judge_bot(spec, questions, draw(spec, bot, questions, args.replies), filters, judges, figures, args.show)
+        for name, on in filters.items() if isinstance(bot, RankingBot) else ():
+            judge_ranking(name, bot, dialogues, on, 20 if args.quick else args.rank_n, figures)
+    for spec in args.generator:
+        own = questions[: args.slow_n]
+        judge_bot(spec, own, draw(spec, make_bot(spec), own, args.replies), filters, judges, figures, args.show)
+    settings = {"n": len(questions), "seed": args.seed, "bots": [*args.bot, *args.generator], "quick": args.quick}
+    finish("consistency", figures, settings | {"slow_n": args.slow_n, "judge_error": JUDGE_ERROR})
 
 
 if __name__ == "__main__":

@@ -279,6 +279,9 @@ def test_evidence_of_a_turn_comes_before_that_of_the_conversation() -> None:
         "Iron is heavy.",
     ]
     assert got.without_evidence == {"bot": 1}
+    chats = [("f", Dialogue(name, (Turn("anna", "Hm?"), Turn("bert", "Tea.")))) for name in "hi"]
+    opened = reply_set(chats, by="speaker")
+    assert opened.without_evidence == {"bert": 2}  # and none for who opens: there is no reply to judge
 
 
 def test_conversations_without_evidence_cannot_be_judged(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Scores of given texts: what a plain pass over all tokens gives, the same alone and among others."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from tertulia.models.generator import Generator
 from tertulia.models.generators.transformer import Transformer, TransformerConfig
 from tertulia.models.hf.chat_model import ChatModel
 from tertulia.models.hf.generator import HuggingFaceGenerator
+from tertulia.models.likelihood_cache import LikelihoodCache
 from tertulia.models.text_likelihood import BATCH_TOKENS, TextScorer
 
 from .conftest import WORDS
@@ -59,6 +61,31 @@ def test_results_are_remembered_and_only_the_last_turns_are_read(tiny_models: An
     scorer.model = None  # type: ignore[assignment]  # from here on it could compute nothing new
     with pytest.raises(AttributeError):
         scorer.log_likelihoods(prompts, ["no"] * 3)
+
+
+def test_results_are_kept_on_disk_by_the_content_of_model_and_texts(tiny_models: Any, tmp_path: Path) -> None:
+    prompts, texts = zip(*PAIRS, strict=True)
+    first = TextScorer(llama(tiny_models))
+    first.remember_in(tmp_path)
+    scores = first.log_likelihoods(prompts, texts)
+    (file,) = tmp_path.glob("*.bin")
+    assert b"bread" not in file.read_bytes()
+    with file.open("ab") as out:
+        out.write(b"interrupted")
+    again = TextScorer(llama(tiny_models))
+    again.remember_in(tmp_path)
+    again._score = None  # type: ignore[assignment, method-assign]  # from here on it could compute nothing new
+    assert again.log_likelihoods(prompts, texts) == scores
+    cache = LikelihoodCache(file)
+    assert len(cache) == len(PAIRS)
+    cache.add({(("new",), "text"): (-1.5, 3), (("too", "long"), "text"): (float("nan"), 0)})
+    assert LikelihoodCache(file).get((("new",), "text")) == (-1.5, 3)
+    assert LikelihoodCache(file).get((("n", "ew"), "text")) is None
+    assert len(LikelihoodCache(file)) == len(PAIRS) + 1
+    other = TextScorer(transformer())
+    other.remember_in(tmp_path)
+    assert other.log_likelihoods(prompts, texts) != scores
+    assert len(list(tmp_path.glob("*.bin"))) == 2
 
 
 def test_batches_hold_all_prompts_and_a_bounded_number_of_tokens(tiny_models: Any) -> None:

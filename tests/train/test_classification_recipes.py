@@ -137,9 +137,13 @@ def test_the_packaged_model_tells_support_better_than_plain_overlap(release: str
         assert f1_score(gold, rows.argmax(1), average="macro") >= 0.39
 
 
-@pytest.mark.parametrize("kind", ["encoder", "likelihood", "combined"])
-def test_every_kind_of_grounding_model_is_trained_saved_and_loaded(kind: str, tmp_path: Path, tiny_models: Any) -> None:
-    config = grounding(tmp_path, tiny_models, kind=kind, priors={"contradiction": 0.1})
+@pytest.mark.parametrize("kind", ["encoder", "likelihood", "combined", "combined without encoder"])
+def test_every_kind_of_grounding_model_is_trained_saved_and_loaded(
+    kind: str, tmp_path: Path, tiny_models: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERTULIA_CACHE", str(tmp_path / "cache"))
+    kind, without, _ = kind.partition(" without encoder")
+    config = grounding(tmp_path, tiny_models, kind=kind, with_encoder=not without, priors={"contradiction": 0.1})
     train_grounding(config, Silent())
     classifier = load_grounding(str(tmp_path / "run"))
     inputs = [grounding_input(exchange) for exchange in sample.grounded()[:6]]
@@ -150,7 +154,12 @@ def test_every_kind_of_grounding_model_is_trained_saved_and_loaded(kind: str, tm
     if kind == "combined":
         assert isinstance(classifier, FeatureClassifier)
         features = {name for source in classifier.sources for name in source.names}
-        assert {"content overlap", "encoder: entailment", "likelihood gain"} <= features
+        assert {"content overlap", "likelihood gain"} <= features
+        assert ("encoder: entailment" in features) == (not without)
+        assert (tmp_path / "run" / "encoder").exists() == (not without)
+        used = dict(zip(classifier.heads.support.features, classifier.heads.support.knots, strict=True))
+        assert used["content overlap"]
+        assert used["likelihood gain"]
     written = tmp_path / "run" / "grounding.json"
     written.write_text(written.read_text(encoding="utf-8").replace("0", "1", 1), encoding="utf-8")
     with pytest.raises(DataError, match="run"):

@@ -10,7 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, Protocol, get_args
 
 from tertulia.core.clauses import MAX_TEXT, plain
+from tertulia.core.english import content_words, has_first_person
 from tertulia.core.fact_words import Kind
+from tertulia.core.facts import facts
 from tertulia.core.text import is_question, sentences
 
 Relation = Literal["entailment", "neutral", "contradiction"]
@@ -76,16 +78,47 @@ NEUTRAL = ConsistencyVerdict("neutral", 1.0)
 
 
 def consistency_verdicts(
-    classifier: ConsistencyClassifier, utterances: Sequence[Claim], *, threshold: float = THRESHOLD
+    classifier: ConsistencyClassifier,
+    utterances: Sequence[Claim],
+    *,
+    threshold: float = THRESHOLD,
+    related_only: bool = False,
 ) -> list[ConsistencyVerdict]:
-    """Compare every sentence with every premise, all in one batch."""
-    pairs = [
-        [(premise, sentence) for sentence in statements(one.text, one.question) for premise in one.premises]
-        for one in utterances
-    ]
+    """Compare every sentence with every premise, all in one batch; or only with those that it may bear on."""
+    pairs = [related_pairs(one) if related_only else all_pairs(one) for one in utterances]
     flat = [pair for own in pairs for pair in own]
     rows = iter(classifier.probabilities([p for p, _ in flat], [s for _, s in flat]) if flat else ())
     return [_verdict(own, [next(rows) for _ in own], threshold) for own in pairs]
+
+
+def all_pairs(claim: Claim) -> list[tuple[str, str]]:
+    """Every premise with every statement of a claim."""
+    return [(premise, sentence) for sentence in statements(claim.text, claim.question) for premise in claim.premises]
+
+
+def related_pairs(claim: Claim) -> list[tuple[str, str]]:
+    """Premises with the statements that may bear on them.
+
+    Both tell the same kind of fact, or share a word with content, or the premise tells what the question asks for. A
+    trained model takes milliseconds for a pair, and errs most about texts that have nothing to do with each other.
+
+    >>> related_pairs(Claim("it is cold here", ("i am a nurse", "i hate the cold", "i ski"), "what is your job ?"))
+    [('i am a nurse', 'it is cold here'), ('i hate the cold', 'it is cold here')]
+    """
+    asked = asked_kinds(claim.question)
+    about = {text: (_kinds(text), set(content_words(text))) for text in claim.premises}
+    pairs = []
+    for sentence in statements(claim.text, claim.question):
+        kinds, content = _kinds(sentence), set(content_words(sentence))
+        for premise in claim.premises:
+            its_kinds, its_content = about[premise]
+            if its_kinds & (kinds | asked) or its_content & content:
+                pairs.append((premise, sentence))
+    return pairs
+
+
+def _kinds(text: str) -> frozenset[Kind]:
+    return frozenset(fact.kind for fact in facts(text))
 
 
 def _verdict(pairs: Sequence[tuple[str, str]], rows: Sequence[HasRelations], threshold: float) -> ConsistencyVerdict:
@@ -111,6 +144,15 @@ def statements(text: str, question: str = "") -> list[str]:
     stated = [part for sentence in sentences(text[:MAX_TEXT])[:MAX_SENTENCES] if (part := _stated(sentence))]
     answers = [answer_statement(question[-MAX_TEXT:], part) for part in stated[:MAX_ANSWERS]] if question else []
     return [*stated, *dict.fromkeys(answer for answer in answers if answer)]
+
+
+def speaks_of_self(text: str, question: str = "") -> bool:
+    """Whether a text states something of its speaker, be it by a bare answer.
+
+    >>> speaks_of_self("Sales.", "What do you do for a living?"), speaks_of_self("Nice. What do you do?")
+    (True, False)
+    """
+    return any(has_first_person(statement) for statement in statements(text, question))
 
 
 def _stated(sentence: str) -> str:

@@ -2,11 +2,13 @@
 
 Metrics score many continuations of the same context (follow-ups of a reply), and several metrics ask for the same
 ones. So what prompts and continuations have in common at the beginning is read once (`hf.token_tree`; for models that
-cannot do so, prompts of similar length share a batch), and every result is remembered. The speakers take turns, and
-the model speaks for whoever says the continuation.
+cannot do so, prompts of similar length share a batch), and every result is remembered, on disk too if a folder is given
+(`remember_in`). The speakers take turns, and the model speaks for whoever says the continuation.
 """
 
+import hashlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -14,11 +16,14 @@ import torch
 from tertulia.models.generator import DialogueView, Generator, Nll, eval_mode
 from tertulia.models.hf.generator import ChatGenerator, HuggingFaceGenerator
 from tertulia.models.likelihood import log_likelihoods
+from tertulia.models.likelihood_cache import LikelihoodCache
 
 MAX_TURNS = 6
 """Turns of a prompt that the model reads, the last ones: what is further back changes little and costs time."""
 BATCH_TOKENS = 2048
 """Tokens encoded together: prompts, padding included, and continuations."""
+PROMPTS_AT_ONCE = 128
+"""Prompts whose results are computed, and remembered, together if common beginnings are read once."""
 MAX_TOKENS = 1024
 """Tokens of a continuation that is scored. A longer one is no turn of a conversation, and its time grows squared."""
 TOO_LONG = float("nan"), 0
@@ -39,6 +44,11 @@ class TextScorer:
     def __init__(self, model: Generator, *, name: str = "", max_turns: int = MAX_TURNS) -> None:
         self.model, self.name, self.max_turns = model, name, max_turns
         self._scores: dict[tuple[tuple[str, ...], str], LogLikelihood] = {}
+        self._cache: LikelihoodCache | None = None
+
+    def remember_in(self, folder: Path) -> None:
+        """Keep results in a folder, by the content of model, prompt and text; later runs need not compute them."""
+        self._cache = LikelihoodCache(folder / f"{_digest_of(self.model)}.bin")
 
     def log_likelihoods(self, prompts: Sequence[tuple[str, ...]], continuations: Sequence[str]) -> list[LogLikelihood]:
         """The likelihood of each continuation as the next turn after the turns of its prompt, in order.
@@ -50,14 +60,19 @@ class TextScorer:
         for prompt, text in dict.fromkeys(pairs):
             if (prompt, text) in self._scores:
                 continue
-            if self._fits(text):
+            if self._cache is not None and (known := self._cache.get((prompt, text))):
+                self._scores[prompt, text] = LogLikelihood(*known)
+            elif self._fits(text):
                 new.setdefault(prompt, []).append(text)
             else:
                 self._scores[prompt, text] = LogLikelihood(*TOO_LONG)
         with eval_mode(self.model):
-            for group in [list(new)] if self._reads_beginnings_once() else self._batches(new):
+            for group in self._batches(new):
                 scored = [(prompt, text) for prompt in group for text in new[prompt]]
-                self._scores.update(zip(scored, self._score(scored), strict=True))
+                results = dict(zip(scored, self._score(scored), strict=True))
+                self._scores |= results
+                if self._cache is not None:
+                    self._cache.add(results)
         return [self._scores[pair] for pair in pairs]
 
     def _fits(self, text: str) -> bool:
@@ -71,7 +86,10 @@ class TextScorer:
         return isinstance(self.model, HuggingFaceGenerator) and self.model.chat.lm.capabilities.shared_prefix
 
     def _batches(self, new: dict[tuple[str, ...], list[str]]) -> list[list[tuple[str, ...]]]:
-        """Prompts of similar length together."""
+        """Prompts of similar length together, or, if the model finds out what they have in common, neighbours."""
+        if self._reads_beginnings_once():
+            prompts = list(new)
+            return [prompts[i : i + PROMPTS_AT_ONCE] for i in range(0, len(prompts), PROMPTS_AT_ONCE)]
         encode = self.model.tokenizer.encode
         lengths = {prompt: sum(len(encode(text)) + 2 for text in prompt) for prompt in new}
         batches: list[list[tuple[str, ...]]] = []
@@ -95,6 +113,18 @@ class TextScorer:
         sums = log_likelihoods(self.model, views, score="sum")
         counts = [len(self.model.tokenizer.encode(text)) + 1 for _, text in pairs]
         return [LogLikelihood(*pair) for pair in zip(sums, counts, strict=True)]
+
+
+def _digest_of(model: Generator) -> str:
+    """What tells apart models that may score differently: weights, their type, and the layout of a conversation."""
+    assert isinstance(model, torch.nn.Module)
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
+        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy())
+    if isinstance(model, HuggingFaceGenerator):
+        digest.update(str(model.chat.tokenizer.chat_template).encode())
+    return digest.hexdigest()[:32]
 
 
 def view_before(turns: Sequence[str]) -> DialogueView:

@@ -1,10 +1,16 @@
 """The consistency filter: reasons, history, preference; in bots that choose and in how any bot chooses."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
+from tertulia.core.consistency import RelationProbabilities
 from tertulia.core.dialogue import Dialogue, Persona, Turn
 from tertulia.core.errors import UnknownName, UsageError
 from tertulia.core.reply import Ask, Candidate
+from tertulia.models.classifiers.consistency import ConsistencyParts
+from tertulia.models.classifiers.consistency_rules import ConsistencyRules
 from tertulia.models.rankers.base import Ranker
 from tertulia.talk.bots.ranker import RankerBot, RankerOptions
 from tertulia.talk.bots.tfidf import TfidfBot, TfidfOptions
@@ -57,13 +63,13 @@ def test_a_higher_threshold_keeps_weak_cases() -> None:
 
 
 def test_candidates_that_tell_what_is_asked_come_first() -> None:
-    texts = ["i am in sales .", "nice question .", "yes !", "my two kids are five and six ."]
+    texts = ["i am in sales .", "i bake a lot .", "yes !", "my two kids are five and six .", "nice question ."]
     candidates = [Candidate(text, -float(i)) for i, text in enumerate(texts)]
     filters = make_filters("consistent")
     filtered = apply_filters(filters, ask("do you have kids ?"), candidates)
-    assert [one.bonus for one in filtered] == [0, 0, 0, 1]
+    assert [one.bonus for one in filtered] == [0, 0, 0.5, 1, 0.5]  # other things about oneself may be wrong
     assert choose(filtered, fallback="").text == texts[3]
-    assert choose(filtered, fallback="", attempt=2).text == texts[1]
+    assert [choose(filtered, fallback="", attempt=i).text for i in (2, 3, 4)] == [texts[2], texts[4], texts[1]]
     unasked = apply_filters(filters, ask("how are you ?"), candidates)
     assert choose(unasked, fallback="").text == texts[1]
     off = apply_filters(make_filters("consistent:prefer=false"), ask("do you have kids ?"), candidates)
@@ -98,6 +104,53 @@ def test_a_retrieval_bot_with_the_filter() -> None:
         [ask("what do you do for a living ?", persona=Persona(("i am a lawyer.",)))]
     )
     assert (other.note or "").startswith("every candidate was dropped")
+
+
+class Sceptic:
+    """A model that finds every hypothesis with a word contradicting, and remembers what it was asked about."""
+
+    def __init__(self, word: str) -> None:
+        self.word, self.asked = word, list[tuple[str, str]]()
+
+    def probabilities(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[RelationProbabilities]:
+        """0.95 for the word, else 0."""
+        self.asked += zip(premises, hypotheses, strict=True)
+        return [RelationProbabilities(0.0, 0.05, 0.95 if self.word in h else 0.0) for h in hypotheses]
+
+
+def with_model(model: Sceptic, *, rules: bool = True, **options: Any) -> Consistent:
+    """The filter with rules and a model, or with the model alone."""
+    made = Consistent(**options)
+    made._parts = ConsistencyParts(ConsistencyRules() if rules else None, model)
+    return made
+
+
+def test_a_model_is_asked_about_related_pairs_of_the_best_candidates_that_the_rules_keep() -> None:
+    model = Sceptic("office")
+    texts = [
+        "i am in sales .",
+        "just office work .",
+        *(f"i find it hard , take {i} ." for i in range(20)),
+        "i am a nurse .",
+    ]
+    reasons = with_model(model, enough=3).many(ask("what do you do for a living ?"), texts)
+    assert reasons[:2] == [
+        "contradicts 'i am a nurse.': 'i am in sales .'",
+        "contradicts 'i am a nurse.': 'just office work .'",
+    ]
+    assert reasons[2:] == [None] * 21
+    asked = {hypothesis for _, hypothesis in model.asked}
+    assert "i am in sales ." not in asked  # the rules have dropped it
+    assert "i am a nurse ." in asked  # it tells what is asked for, and comes first
+    assert 1 <= len([text for text in asked if "take" in text]) <= 5  # of twenty
+    assert {premise for premise, _ in model.asked} == {"i am a nurse."}
+
+
+def test_a_model_by_itself_decides_from_its_own_threshold_on() -> None:
+    request = ask("what do you do for a living ?")
+    for limit, reason in ((0.9, "contradicts 'i am a nurse.': 'just office work .'"), (0.96, None)):
+        chosen = with_model(Sceptic("office"), rules=False, model_threshold=limit)
+        assert chosen.many(request, ["just office work .", "i am in sales ."]) == [reason, None]
 
 
 def test_a_wrong_classifier_fails_at_once() -> None:

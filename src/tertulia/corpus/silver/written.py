@@ -76,12 +76,13 @@ def write_hallucinations(
             for number, operation in zip(numbers, operations, strict=True)
         ]
         for number, operation, response in zip(numbers, operations, write(prompts), strict=True):
-            if _is_unsupported(response, situations[number].evidence) and len(made) < wanted:
+            if is_unsupported(response, situations[number].evidence) and len(made) < wanted:
                 made.append(Hallucination(number, operation, " ".join(response.split())))
                 progress.advance()
     return made
 
 
-def _is_unsupported(response: str, evidence: str) -> bool:
+def is_unsupported(response: str, evidence: str) -> bool:
+    """Whether a reply has content and shares little enough of it with the evidence."""
     content, known = content_words(response), set(content_words(evidence))
     return len(content) >= MIN_CONTENT and sum(word in known for word in content) <= MAX_OVERLAP * len(content)

@@ -172,6 +172,8 @@ def reply_set(
     for one in judged_conversations(dialogues, by=by, speaker=speaker):
         own = list(_replies(one))
         grounded = [reply for reply in own if reply.input.evidence]
+        if not own:  # who only opens a conversation replies to nothing
+            continue
         if not grounded:
             without[one.subject] = without.get(one.subject, 0) + 1
         elif len(grounded) < len(own):

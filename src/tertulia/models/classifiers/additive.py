@@ -48,8 +48,11 @@ class AdditiveModel:
             start += size
         return parts
 
-    def extended(self, other: "AdditiveModel") -> "AdditiveModel":
-        """This model with the curves of another one for features that it does not use; its intercepts stay."""
+    def extended(self, other: "AdditiveModel", *, intercepts: bool = False) -> "AdditiveModel":
+        """This model with the curves of another one for features that it does not use, its intercepts only on demand.
+
+        Without them the model says of rows at the lowest knots what it said before.
+        """
         knots, columns, start = [], [], [0, 0]
         for mine, its in zip(self.knots, other.knots, strict=True):
             assert not (mine and its), "both models use the feature"
@@ -58,7 +61,8 @@ class AdditiveModel:
                 size = max(0, len(own) - 1)
                 columns.append(model.slopes[:, start[which] : start[which] + size])
                 start[which] += size
-        return replace(self, knots=tuple(knots), slopes=np.concatenate(columns, axis=1))
+        both = self.intercepts + other.intercepts if intercepts else self.intercepts
+        return replace(self, knots=tuple(knots), slopes=np.concatenate(columns, axis=1), intercepts=both)
 
     def as_json(self) -> dict[str, Json]:
         """For a file that people can read: for each used feature its knots and, for each output, its curve."""

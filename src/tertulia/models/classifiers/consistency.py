@@ -6,6 +6,7 @@ they know, and the model the rest.
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from tertulia.artefacts.manifest import is_complete
 from tertulia.core.consistency import ConsistencyClassifier, HasRelations
@@ -32,15 +33,29 @@ class RulesFirst:
         return rows
 
 
+class ConsistencyParts(NamedTuple):
+    """The rules and the trained model that a name stands for; one of them may be missing."""
+
+    rules: ConsistencyRules | None
+    model: ConsistencyClassifier | None
+
+
+def load_parts(name: str = DEFAULT) -> ConsistencyParts:
+    """What a name stands for, in parts: rules cost nothing, and a model should be asked about as little as possible."""
+    first, plus, rest = (name or DEFAULT).partition("+")
+    if first != DEFAULT:
+        return ConsistencyParts(None, _load_model(name))
+    return ConsistencyParts(ConsistencyRules(), _load_model(rest) if plus else None)
+
+
 def load_consistency(name: str = DEFAULT) -> ConsistencyClassifier:
     """`rules`, the run folder of the recipe `entailment`, `hf:NAME_OR_FOLDER`, or `rules+` one of the latter two."""
-    name = name or DEFAULT
-    if name == DEFAULT:
-        return ConsistencyRules()
-    first, plus, rest = name.partition("+")
-    if first == DEFAULT and plus:
-        return RulesFirst(_load_model(rest))
-    return _load_model(name)
+    rules, model = load_parts(name)
+    if rules is not None and model is not None:
+        return RulesFirst(model)
+    classifier = model or rules
+    assert classifier is not None
+    return classifier
 
 
 def _load_model(name: str) -> ConsistencyClassifier:

@@ -46,9 +46,13 @@ CONTRADICTION_SIGNS: Final = {"negated unlike evidence": 1, "antonym of evidence
 _OF_LENGTH: Final = frozenset(("evidence words", "evidence covered", "common subsequence of evidence"))
 """Features that depend on how much evidence there is, which silver data says nothing about."""
 
-
 _OF_SWAPS: Final = {"numbers not in evidence": "other numbers", "names not in evidence": "other names"}
 """Features that see exchanged numbers and names, and the operations that teach what they mean."""
+_SLOW: Final = frozenset(
+    (*(name for name in SUPPORT_SIGNS if name.startswith("encoder: ")), "encoder: contradiction",
+     "likelihood gain", "likelihood with evidence", "likelihood without evidence")
+)  # fmt: skip
+"""Features of models, which are learned on top of those that can be counted."""
 
 
 class Contribution(NamedTuple):
@@ -103,6 +107,16 @@ def reweigh(probabilities: NDArray[Any], priors: Sequence[float]) -> Floats:
     return np.asarray(weighted / weighted.sum(1, keepdims=True), dtype=np.float64)
 
 
+class _Question(NamedTuple):
+    """What one of the three models learns from."""
+
+    rows: NDArray[np.bool_]
+    targets: NDArray[np.int64]
+    weights: Floats
+    outputs: tuple[str, ...]
+    signs: dict[str, int]
+
+
 def fit_heads(
     values: NDArray[Any],
     labels: Sequence[GroundingLabel],
@@ -112,57 +126,95 @@ def fit_heads(
     penalty: float,
 ) -> GroundingHeads:
     """Fit the three models to silver examples; `operations` say what made each of them."""
+    support, *others = (
+        _fit(question, values, features, penalty) for question in _questions(labels, operations, features)
+    )
+    details = _details(support, values, labels, operations, features, penalty)
+    return GroundingHeads(support.extended(details) if details else support, *others)
+
+
+def extend_heads(
+    heads: GroundingHeads,
+    values: NDArray[Any],
+    labels: Sequence[GroundingLabel],
+    operations: Sequence[str],
+    *,
+    features: Sequence[str],
+    penalty: float,
+) -> GroundingHeads:
+    """Add the curves of features that the models do not use yet, while everything else is held fixed.
+
+    What takes long to compute (likelihoods) is then learned from few examples, and counts from all of them.
+    """
+    extended = []
+    for model, question in zip(
+        (heads.support, heads.contradiction, heads.kind), _questions(labels, operations, features), strict=True
+    ):
+        used = {name for name, knots in zip(features, model.knots, strict=True) if knots}
+        new = question._replace(signs={name: sign for name, sign in question.signs.items() if name in _SLOW - used})
+        offset = model.logits(values[question.rows])
+        extended.append(model.extended(_fit(new, values, features, penalty, offset), intercepts=True))
+    return GroundingHeads(*extended)
+
+
+def _questions(
+    labels: Sequence[GroundingLabel], operations: Sequence[str], features: Sequence[str]
+) -> tuple[_Question, _Question, _Question]:
+    """Is it supported? Does it contradict? What kind of failure is it?"""
+    names = np.array(labels)
+    invisible, contradiction = np.isin(np.array(operations), sorted(INVISIBLE)), names == "contradiction"
+    visible, failed, ones = ~invisible & ~contradiction, np.isin(names, KINDS), np.ones(len(names))
+    free = {name: 0 for name in features if name not in _OF_LENGTH}
+    support = {name: sign for name, sign in SUPPORT_SIGNS.items() if name in features and name not in _OF_SWAPS}
+    contradicting = free | {name: sign for name, sign in CONTRADICTION_SIGNS.items() if name in features}
+    supported = (names[visible] == "entailment").astype(np.int64)
+    kinds = np.array([KINDS.index(name) for name in names[failed]], dtype=np.int64)
+    weights = np.where(invisible[failed], INVISIBLE_WEIGHT, 1.0)
+    return (
+        _Question(visible, supported, ones[visible], (SUPPORTED,), support),
+        _Question(ones > 0, contradiction.astype(np.int64), ones, (CONTRADICTED,), contradicting),
+        _Question(failed, kinds, weights, KINDS, free),
+    )
+
+
+def _details(
+    support: AdditiveModel,
+    values: NDArray[Any],
+    labels: Sequence[GroundingLabel],
+    operations: Sequence[str],
+    features: Sequence[str],
+    penalty: float,
+) -> AdditiveModel | None:
+    """What exchanged numbers and names teach the features that see them; None without such features or examples."""
+    names, swapped = np.array(labels), np.isin(np.array(operations), sorted(_OF_SWAPS.values()))
+    signs = {name: SUPPORT_SIGNS[name] for name in _OF_SWAPS if name in features}
+    if not signs or not swapped.any():
+        return None
+    rows = (names == "entailment") | swapped
+    targets = (names[rows] == "entailment").astype(np.int64)
+    question = _Question(rows, targets, np.ones(len(targets)), (SUPPORTED,), signs)
+    return _fit(question, values, features, penalty, support.logits(values[rows]))
+
+
+def _fit(
+    question: _Question,
+    values: NDArray[Any],
+    features: Sequence[str],
+    penalty: float,
+    offset: Floats | None = None,
+) -> AdditiveModel:
     from tertulia.models.classifiers.additive_fit import fit_additive  # scipy takes a while to import
 
-    names, made_by = np.array(labels), np.array(operations)
-    invisible = np.isin(made_by, sorted(INVISIBLE))
-    contradiction = names == "contradiction"
-    free = {name: 0 for name in features if name not in _OF_LENGTH}
-    ones = np.ones(len(names))
-    visible = ~invisible & ~contradiction
-    signs = {name: sign for name, sign in SUPPORT_SIGNS.items() if name in features}
-    support = fit_additive(
-        values[visible],
-        (names[visible] == "entailment").astype(np.int64),
-        ones[visible],
+    return fit_additive(
+        values[question.rows],
+        question.targets,
+        question.weights,
         features=features,
-        outputs=[SUPPORTED],
-        signs={name: sign for name, sign in signs.items() if name not in _OF_SWAPS},
+        outputs=question.outputs,
+        signs=question.signs,
         penalty=penalty,
+        offset=offset,
     )
-    swapped = (names == "entailment") | np.isin(made_by, sorted(_OF_SWAPS.values()))
-    if any(name in features for name in _OF_SWAPS) and np.isin(made_by[swapped], sorted(INVISIBLE)).any():
-        details = fit_additive(
-            values[swapped],
-            (names[swapped] == "entailment").astype(np.int64),
-            ones[swapped],
-            features=features,
-            outputs=[SUPPORTED],
-            signs={name: sign for name, sign in signs.items() if name in _OF_SWAPS},
-            penalty=penalty,
-            offset=support.logits(values[swapped]),
-        )
-        support = support.extended(details)
-    contradicted = fit_additive(
-        values,
-        contradiction.astype(np.int64),
-        ones,
-        features=features,
-        outputs=[CONTRADICTED],
-        signs=free | {name: sign for name, sign in CONTRADICTION_SIGNS.items() if name in features},
-        penalty=penalty,
-    )
-    failed = np.isin(names, KINDS)
-    kind = fit_additive(
-        values[failed],
-        np.array([KINDS.index(name) for name in names[failed]]),
-        np.where(invisible[failed], INVISIBLE_WEIGHT, 1.0),
-        features=features,
-        outputs=KINDS,
-        signs=free,
-        penalty=penalty,
-    )
-    return GroundingHeads(support, contradicted, kind)
 
 
 def prior_values(priors: Mapping[str, float]) -> tuple[float, ...]:

@@ -3,7 +3,7 @@
 - lexical: the features that can be counted (`grounding_features`), in an additive model that explains its decisions
 - encoder: a fine-tuned encoder that reads evidence, previous turn and response together (`pair_classifier`)
 - likelihood: how much more probable a language model finds the response once it has read the evidence
-- combined: an additive model of all of these
+- combined: an additive model of all of these, with or without the encoder
 
 A run folder has `grounding.json`, which people can read, and for the encoder a folder `encoder` that is a run folder of
 its own. The manifest is written last, with the digest of every file.
@@ -52,10 +52,22 @@ class GroundingSettings(Config):
 
     kind: Kind = "lexical"
     """What the model reads: lexical (counts, the fastest), encoder, likelihood, or combined (all of them)."""
+    with_encoder: bool = True
+    """For combined: whether an encoder is one of the sources, or only counts and likelihoods are."""
     language_model: str = "smollm2"
     """For likelihoods: `smollm2`, or a hub name or folder of a causal language model."""
     priors: dict[str, float] = Field(default_factory=dict)
     """How often labels are to be expected, as multiples of their odds in silver data, where all are as frequent."""
+
+    @property
+    def reads_encoder(self) -> bool:
+        """Whether the model has an encoder."""
+        return self.kind == "encoder" or (self.kind == "combined" and self.with_encoder)
+
+    @property
+    def reads_likelihood(self) -> bool:
+        """Whether the model asks a language model, which takes long."""
+        return self.kind in ("likelihood", "combined")
 
 
 class FeatureSource(Protocol):
@@ -216,9 +228,9 @@ def make_sources(settings: GroundingSettings, encoder: "Callable[[], PairClassif
     sources: list[FeatureSource] = []
     if settings.kind in ("lexical", "combined"):
         sources.append(LexicalFeatures())
-    if settings.kind == "combined":
+    if settings.reads_encoder:
         sources.append(EncoderFeatures(encoder()))
-    if settings.kind in ("likelihood", "combined"):
+    if settings.reads_likelihood:
         sources.append(LikelihoodFeatures(language_model(settings.language_model)))
     return sources
 

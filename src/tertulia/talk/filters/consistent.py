@@ -1,30 +1,39 @@
 """The consistency filter: drops candidates that contradict the bot's persona or what it said before.
 
-A classifier of natural language inference compares every sentence of every candidate with every sentence of the
-persona and of the bot's own earlier turns, all candidates of an ask in one batch. A bare "no" is read together with its
-question (`tertulia.core.consistency`). Where the partner asks for something that the persona tells, candidates that
-tell it are preferred. Without a persona and earlier turns there is nothing to contradict.
+The built-in rules compare every sentence of every candidate with every sentence of the persona and of the bot's own
+earlier turns. A bare "no" is read together with its question (`tertulia.core.consistency`). Where the partner asks for
+something that the persona tells, candidates that tell it are preferred, then those that say nothing of the speaker.
+Without a persona and earlier turns there is nothing to contradict.
+
+A trained model of natural language inference sees more and takes milliseconds for each pair of sentences. It is asked
+about pairs that may bear on each other only, and about the best candidates that the rules keep: it stops when enough of
+them have passed.
 """
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, PrivateAttr
 
 from tertulia.core.config import Config
 from tertulia.core.consistency import (
     Claim,
-    ConsistencyClassifier,
     ConsistencyVerdict,
     asked_kinds,
     consistency_verdicts,
+    speaks_of_self,
     statements,
 )
 from tertulia.core.facts import facts
 from tertulia.core.reply import Ask
 from tertulia.core.text import squash
-from tertulia.models.classifiers.consistency import load_consistency
+from tertulia.models.classifiers.consistency import load_parts
 
+if TYPE_CHECKING:
+    from tertulia.models.classifiers.consistency import ConsistencyParts
+
+AT_ONCE = 4
+"""Candidates that a trained model is asked about together."""
 MAX_HISTORY = 30
 """Own statements of earlier turns that candidates are compared with, the last ones."""
 MAX_QUOTED = 80
@@ -41,47 +50,91 @@ class Consistent(Config):
     "contradicts 'i am a nurse.': 'i am in sales.'"
     >>> Consistent()(Ask(dialogue), "nope!")
     "contradicts 'i have a son.': 'i do not have kids'"
-    >>> Consistent().bonus(Ask(dialogue), ["i love tea", "yes, my son is five."])
-    [0.0, 1.0]
+    >>> Consistent().bonus(Ask(dialogue), ["i love tea", "yes, my son is five.", "why do you ask?"])
+    [0.0, 1.0, 0.5]
     """
 
     classifier: str = "rules"
     """`rules` (built in), the run folder of the recipe entailment, hf:NAME_OR_FOLDER of an inference classifier, or
     rules+ one of these; write %3A for a colon."""
     threshold: float = Field(0.5, gt=0, le=1)
-    """Drop a candidate from this probability of contradiction on."""
+    """Drop a candidate from this probability of contradiction on, by the rules."""
+    model_threshold: float = Field(0.9, gt=0, le=1)
+    """The same by a trained model, which is asked more often than it can be right: 0.5 would drop too much."""
+    enough: int = Field(4, ge=1)
+    """A trained model is not asked about further candidates when so many have passed."""
     history: bool = True
     """Whether to compare with the bot's own earlier turns too, or with its persona only."""
     prefer: bool = True
-    """Whether candidates that speak from the persona come first where the partner asks for it."""
+    """Whether candidates that speak from the persona come first where the partner asks for it, then those that say
+    nothing of themselves."""
     weight: ClassVar[float] = 3.0
-    _classifier: ConsistencyClassifier = PrivateAttr()
+    _parts: "ConsistencyParts" = PrivateAttr()
 
     def model_post_init(self, context: Any, /) -> None:
         """Load the classifier now, so that a wrong name fails immediately."""
-        self._classifier = load_consistency(self.classifier)
+        self._parts = load_parts(self.classifier)
 
     def __call__(self, ask: Ask, text: str, /) -> str | None:
         """The reason to drop it, or None."""
         return self.many(ask, [text])[0]
 
     def many(self, ask: Ask, texts: Sequence[str], /) -> list[str | None]:
-        """The reason to drop each candidate, or None to keep it."""
+        """The reason to drop each candidate, or None to keep it; the best candidates are expected first."""
         premises = (*own_persona(ask), *(own_statements(ask) if self.history else ()))
-        utterances = [Claim(text, premises, ask.last) for text in texts]
-        verdicts = consistency_verdicts(self._classifier, utterances, threshold=self.threshold)
-        return [_reason(verdict) for verdict in verdicts]
+        claims = [Claim(text, premises, ask.last) for text in texts]
+        reasons: list[str | None] = [None] * len(claims)
+        if self._parts.rules is not None:
+            reasons = list(map(_reason, consistency_verdicts(self._parts.rules, claims, threshold=self.threshold)))
+        if self._parts.model is not None and premises:
+            bonus = self.bonus(ask, texts)
+            kept = sorted((i for i, reason in enumerate(reasons) if reason is None), key=lambda i: -bonus[i])
+            for i, reason in self._ask_model(claims, kept):
+                reasons[i] = reason
+        return reasons
+
+    def _ask_model(self, claims: Sequence[Claim], order: Sequence[int]) -> Iterator[tuple[int, str | None]]:
+        """The model's reasons, in this order, until enough candidates have passed."""
+        assert self._parts.model is not None
+        passed = 0
+        for start in range(0, len(order), AT_ONCE):
+            if passed >= self.enough:
+                return
+            part = order[start : start + AT_ONCE]
+            verdicts = consistency_verdicts(
+                self._parts.model, [claims[i] for i in part], threshold=self.model_threshold, related_only=True
+            )
+            for i, verdict in zip(part, verdicts, strict=True):
+                reason = _reason(verdict)
+                passed += reason is None
+                yield i, reason
 
     def bonus(self, ask: Ask, texts: Sequence[str], /) -> list[float]:
-        """1 for a candidate that tells what the partner asks for and the persona knows, else 0."""
+        """Where the partner asks for what the persona knows: 1 for telling it, 0.5 for a safe answer, else 0.
+
+        It is safe to say "yes" where that is true, or nothing of oneself. Whoever answers in other words than the
+        persona's is more often wrong than the classifier can see.
+        """
         kinds = asked_kinds(ask.last) if self.prefer else frozenset()
         telling = tuple(s for s in own_persona(ask) if kinds & {fact.kind for fact in facts(s)})
         if not telling:
             return [0.0] * len(texts)
-        # A bare "yes" tells nothing: only what a candidate says by itself counts.
-        utterances = [Claim(text, telling) for text in texts]
-        verdicts = consistency_verdicts(self._classifier, utterances, threshold=self.threshold)
-        return [float(verdict.relation == "entailment") for verdict in verdicts]
+        # A bare "yes" tells nothing: only what a candidate says by itself counts in full.
+        told, agreed = (self._entailed([Claim(text, telling, last) for text in texts]) for last in ("", ask.last))
+        return [
+            1.0 if tells else 0.5 if agrees or not speaks_of_self(text, ask.last) else 0.0
+            for text, tells, agrees in zip(texts, told, agreed, strict=True)
+        ]
+
+    def _entailed(self, claims: Sequence[Claim]) -> list[bool]:
+        """Whether the premises entail each claim, by the rules if there are any."""
+        rules, model = self._parts
+        if rules is not None:
+            verdicts = consistency_verdicts(rules, claims, threshold=self.threshold)
+        else:
+            assert model is not None
+            verdicts = consistency_verdicts(model, claims, threshold=self.model_threshold, related_only=True)
+        return [verdict.relation == "entailment" for verdict in verdicts]
 
 
 def own_persona(ask: Ask) -> tuple[str, ...]:

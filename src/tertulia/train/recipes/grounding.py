@@ -10,12 +10,14 @@ hallucination, off-topic and generic.
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from tertulia import sample
+from tertulia.artefacts.cache import cache_folder
 from tertulia.artefacts.files import fingerprint
 from tertulia.artefacts.manifest import MANIFEST
 from tertulia.core.codec import Problems
@@ -27,12 +29,15 @@ from tertulia.core.progress import Progress
 from tertulia.corpus.load import SAMPLE, holds, load_exchanges
 from tertulia.corpus.silver.generate import SilverConfig, silver_exchanges
 from tertulia.corpus.silver.sources import grounded_dialogues, labelled
-from tertulia.models.classifiers.grounding_heads import INVISIBLE, GroundingHeads, fit_heads
+from tertulia.models.classifiers.grounding_heads import INVISIBLE, GroundingHeads, extend_heads, fit_heads
 from tertulia.models.classifiers.grounding_models import (
     ENCODER,
+    FeatureSource,
     GroundingSettings,
+    LexicalFeatures,
     encoder_pair,
     features_of,
+    language_model,
     load_run,
     make_sources,
     save_grounding,
@@ -45,7 +50,11 @@ from tertulia.train.runs import CONFIG, TrainedModel, start_run, subsample
 from tertulia.train.tasks.classification import ClassificationData, ClassifierConfig, label_figures, train_classifier
 
 BY_HAND = "labelled by hand"
-MAX_SLOW = 100
+LIKELIHOODS = "likelihoods"
+"""Folder of the cache for what language models have scored."""
+AT_ONCE = 64
+"""Examples whose features are read together."""
+MAX_SLOW = 40
 """Examples to validate on at most where a language model reads them."""
 VALID, STACKED = 1, 3
 """Of ten passages, how many are for validation, and up to which share the next ones are for combining."""
@@ -115,7 +124,7 @@ def train(config: GroundingRecipe, progress: Progress) -> TrainedModel:
     settings = GroundingSettings.model_validate(config.model.model_dump(include=set(GroundingSettings.model_fields)))
     files: list[str] = []
     encoder_record: Mapping[str, Json] = {}
-    if settings.kind in ("encoder", "combined"):
+    if settings.reads_encoder:
         encoder_record = _train_encoder(config, data, progress).figures()
         files.append(f"{ENCODER}/{MANIFEST}")
     heads = None if settings.kind == "encoder" else _fit(config, settings, data, progress)
@@ -207,31 +216,55 @@ def _inference_pairs(config: GroundingRecipe) -> list[PairExample]:
 
 
 def _fit(config: GroundingRecipe, settings: GroundingSettings, data: SilverData, progress: Progress) -> GroundingHeads:
-    """The additive model, on examples that the encoder has not seen; people's labels are for encoders only.
+    """The additive model; people's labels are for encoders only.
 
     What people wrote to mislead (a detail added to a copy of the evidence) looks supported to anything that counts.
+    Counts are learned from all examples. Likelihoods take long, so they are learned from some; and what an encoder
+    predicts, from examples that it has not seen.
     """
-    examples = data.stacked if settings.kind == "combined" else data.train + data.stacked
-    examples = [example for example in examples if example.operation != BY_HAND]
-    if settings.kind in ("combined", "likelihood"):
-        examples = subsample(examples, config.model.max_scored, config.seed)
+    everything = [example for example in data.train + data.stacked if example.operation != BY_HAND]
     sources = make_sources(settings, lambda: PairClassifier.load(config.out / ENCODER))
+    names = [name for source in sources for name in source.names]
+    fast = [source for source in sources if isinstance(source, LexicalFeatures)]
+    heads = None
+    if fast:
+        counts = _read_features(fast, everything, progress)
+        wide = np.pad(counts, ((0, 0), (0, len(names) - counts.shape[1])))  # what never changes has no curve
+        heads = fit_heads(wide, *_labels_of(everything), features=names, penalty=config.model.penalty)
+    if len(sources) == len(fast):
+        assert heads is not None
+        return heads
+    if settings.reads_likelihood:
+        language_model(settings.language_model).remember_in(cache_folder() / LIKELIHOODS)
+    unseen = [e for e in data.stacked if e.operation != BY_HAND] if settings.reads_encoder else everything
+    read = subsample(unseen, config.model.max_scored, config.seed)
+    values = _read_features(sources, read, progress)
+    given = _labels_of(read)
+    if heads is None:
+        return fit_heads(values, *given, features=names, penalty=config.model.penalty)
+    return extend_heads(heads, values, *given, features=names, penalty=config.model.penalty)
+
+
+def _read_features(
+    sources: Sequence[FeatureSource], examples: Sequence[SilverExample], progress: Progress
+) -> NDArray[Any]:
     progress.step("Reading features", total=len(examples))
     parts = []
-    for start in range(0, len(examples), 64):
-        batch = examples[start : start + 64]
+    for start in range(0, len(examples), AT_ONCE):
+        batch = examples[start : start + AT_ONCE]
         parts.append(features_of(sources, [example.input for example in batch]))
         progress.advance(len(batch))
-    names = [name for source in sources for name in source.names]
-    labels, operations = [e.label for e in examples], [e.operation for e in examples]
-    progress.step("Fitting the additive model")
-    return fit_heads(np.concatenate(parts), labels, operations, features=names, penalty=config.model.penalty)
+    return np.concatenate(parts)
+
+
+def _labels_of(examples: Sequence[SilverExample]) -> tuple[list[GroundingLabel], list[str]]:
+    return [example.label for example in examples], [example.operation for example in examples]
 
 
 def _validate(config: GroundingRecipe, valid: Sequence[SilverExample]) -> dict[str, float]:
     """Accuracy and macro-F1 on held-out silver data, without the priors that bots' replies have."""
     chosen = subsample([e for e in valid if e.operation != BY_HAND], config.max_valid_pairs, config.seed)
-    if config.model.kind in ("combined", "likelihood"):
+    if config.model.reads_likelihood:
         chosen = chosen[:MAX_SLOW]
     classifier = load_run(config.out)
     classifier._priors = (1.0,) * len(LABELS)
