@@ -207,7 +207,7 @@ def test_provenance(bot: HuggingFaceBot) -> None:
     assert reply.provenance.seed == 9
     settings = reply.provenance.settings
     assert settings["temperature"] == 0.1
-    expected = bot.options.model_dump(exclude={"temperature", "filters", "threads", "device"})
+    expected = bot.options.model_dump(exclude={"temperature", "filters", "threads", "device", "prefix_cache_mb"})
     assert {name: settings[name] for name in expected} == expected
     assert settings["filters"] == "none"
     assert reply.seconds > 0

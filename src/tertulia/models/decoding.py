@@ -13,7 +13,7 @@ not depend on the rest of its batch.
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, cast
 
 import numpy as np
@@ -23,16 +23,17 @@ from pydantic import Field, ValidationInfo, field_validator
 from torch.nn.functional import pad
 
 from tertulia.core.config import Config
-from tertulia.core.errors import ConfigError
 from tertulia.models.beam import Hypothesis, beam_steps, normalised
+from tertulia.models.generated import Generation, rank
 from tertulia.models.generator import (
     DialogueView,
     Generator,
     JoinableState,
     LatentGenerator,
-    LimitedGenerator,
     State,
+    check_limits,
     eval_mode,
+    limits_of,
 )
 from tertulia.models.sampling import Keys, TopTokens, draw, row_keys, top_tokens, uniforms
 from tertulia.models.tokenizer import END, OTHER, OWN, PAD, PERSONA, UNKNOWN
@@ -107,29 +108,6 @@ PRESETS = {
 """The two settings of the Meena paper."""
 
 
-@dataclass(frozen=True, slots=True)
-class Generation:
-    """A turn that a model generated."""
-
-    tokens: tuple[int, ...]
-    """Without the end token."""
-    text: str
-    logprob: float
-    """Sum over its tokens and its end token, under the unmodified distribution, in nats."""
-    count: int
-    """Number of tokens, the end token included."""
-    score: float
-    """What candidates are ranked by."""
-    finished: bool
-    """Whether the model ended it, rather than the limit `max_tokens`."""
-    drawn: int = 1
-    """How many samples have the same text."""
-    logprobs: tuple[float, ...] = ()
-    """Of each token, the end token included; their sum is `logprob`."""
-    top: tuple[TopTokens, ...] = ()
-    """The most probable tokens at each position, if they were asked for."""
-
-
 class StepResult(NamedTuple):
     """What one step of a session brought for one turn."""
 
@@ -202,9 +180,8 @@ class DecodingSession:
     ) -> None:
         """At most `max_rows` rows, and contexts and turns of `max_tokens` tokens, are in memory; one turn always is."""
         self.model = model
-        if isinstance(model, LimitedGenerator):
-            max_rows, max_tokens = min(max_rows or model.max_rows, model.max_rows), model.max_tokens
-        self.max_rows, self.max_tokens, self._compact_share = max_rows, max_tokens, compact_share
+        self.max_rows, self.max_tokens = limits_of(model, max_rows, max_tokens)
+        self._compact_share = compact_share
         self._queue: deque[_Turn] = deque()
         self._batches: list[_Batch | _BeamBatch] = []
         self._turns: dict[int, _Turn] = {}
@@ -214,8 +191,7 @@ class DecodingSession:
         self, view: DialogueView, config: DecodingConfig, seed: int, *, prompt_tokens: int = 0, top_logprobs: int = 0
     ) -> int:
         """Decode the next turn of a dialogue from the next step on; returns the turn's handle."""
-        if isinstance(self.model, LimitedGenerator):
-            check_limits(self.model, config, prompt_tokens)
+        check_limits(self.model, rows=config.rows, prompt_tokens=prompt_tokens, reply_tokens=config.max_tokens)
         handle = self._next_handle
         self._next_handle += 1
         self._turns[handle] = turn = _Turn(handle, view, config, seed, prompt_tokens, top_logprobs)
@@ -283,18 +259,6 @@ class DecodingSession:
         )
 
 
-def check_limits(model: LimitedGenerator, config: DecodingConfig, prompt_tokens: int = 0) -> None:
-    """Reject a turn that needs more rows or tokens at once than the model's engine has room for."""
-    tokens = prompt_tokens + config.rows * config.max_tokens
-    if config.rows > model.max_rows or tokens > model.max_tokens:
-        raise ConfigError(
-            f"A reply from {config.rows} samples or beams of up to {config.max_tokens} tokens, after a prompt of"
-            f" {prompt_tokens}, does not fit into this engine: it has room for {model.max_rows} of them, and for"
-            f" {model.max_tokens} tokens.",
-            hint="Ask for fewer samples, beams or tokens, or use engine=torch.",
-        )
-
-
 class _Turn:
     """A turn that is being decoded, with all its samples."""
 
@@ -320,7 +284,7 @@ class _Turn:
 
     def generations(self, model: Generator) -> list[Generation]:
         """What was generated, best first."""
-        return _rank([_generation(model, s, sum(s.logprobs), self) for s in self.samples])
+        return rank([_generation(model, s, sum(s.logprobs), self) for s in self.samples])
 
 
 class _Sample:
@@ -499,7 +463,7 @@ class _BeamBatch:
             for turn, hypotheses in zip(self.turns, end.value, strict=True):
                 generations = [_generation(model, h, h.logprob, turn) for h in hypotheses]
                 if not turn.ended:
-                    progress.append(StepResult(turn.handle, (), _rank(generations)))
+                    progress.append(StepResult(turn.handle, (), rank(generations)))
                 turn.ended = True
             return progress
         return []
@@ -519,12 +483,3 @@ def _generation(model: Generator, drawn: _Sample | Hypothesis, logprob: float, t
     text, score = model.tokenizer.decode(tokens).strip(), normalised(logprob, count, penalty)
     top = tuple(best[: turn.top_logprobs] for best in drawn.top if turn.top_logprobs)
     return Generation(tokens, text, logprob, count, score, finished, logprobs=logprobs, top=top)
-
-
-def _rank(generations: Sequence[Generation]) -> list[Generation]:
-    """Best first, each text once: of several with the same text, only the best is kept."""
-    best: dict[str, Generation] = {}
-    for one in sorted(generations, key=lambda g: -g.score):
-        same = best.get(one.text)
-        best[one.text] = replace(same, drawn=same.drawn + 1) if same else one
-    return list(best.values())

@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple, Protocol, Self, runtime_checkable
 import torch
 from torch import nn
 
+from tertulia.core.errors import ConfigError
 from tertulia.models.sampling import Keys
 from tertulia.models.tokenizer import END, OTHER, OWN, PERSONA, Tokenizer
 
@@ -151,6 +152,26 @@ class LatentGenerator(Generator, Protocol):
     ) -> Importance:
         """Estimate the likelihood by importance sampling, with the posterior as the proposal."""
         ...
+
+
+def limits_of(model: Generator, max_rows: int | None, max_tokens: int | None) -> tuple[int | None, int | None]:
+    """These limits of rows and tokens (None for no limit), or the lower ones of the model's engine."""
+    if not isinstance(model, LimitedGenerator):
+        return max_rows, max_tokens
+    return min(max_rows or model.max_rows, model.max_rows), min(max_tokens or model.max_tokens, model.max_tokens)
+
+
+def check_limits(model: Generator, *, rows: int, prompt_tokens: int, reply_tokens: int) -> None:
+    """Reject a turn that needs more rows, or more tokens at once, than the model's engine has room for."""
+    if not isinstance(model, LimitedGenerator):
+        return
+    if rows > model.max_rows or prompt_tokens + rows * reply_tokens > model.max_tokens:
+        raise ConfigError(
+            f"A reply from {rows} samples or beams of up to {reply_tokens} tokens, after a prompt of {prompt_tokens},"
+            f" does not fit into this engine: it has room for {model.max_rows} of them, and for {model.max_tokens}"
+            " tokens.",
+            hint="Ask for fewer samples, beams or tokens, or use engine=torch.",
+        )
 
 
 @contextmanager

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 from tertulia.core.reply import Ask, Candidate, FinishReason, Piece, Provenance, Reply, TokenLogprob, Usage
-from tertulia.models.decoding import DecodingConfig, DecodingSession, Generation, decode
+from tertulia.models.decoding import DecodingConfig, DecodingSession, decode
+from tertulia.models.generated import Generation
 from tertulia.models.generator import DialogueView, Generator
 from tertulia.models.sampling import TopTokens
 from tertulia.models.token_logprobs import INCOMPLETE_CHARACTER, token_logprobs

@@ -82,9 +82,9 @@ def test_given_replies_have_the_likelihood_that_torch_gives_them(
     engine: LlamaCppGenerator, reference: HuggingFaceGenerator
 ) -> None:
     views = [VIEW.with_turn(text) for text in (REPLY, "Green shoes.")]
-    found, expected = (g.nll(views, target_turns="last") for g in (engine, reference))
-    assert found.tokens.tolist() == expected.tokens.tolist()
-    assert found.total.tolist() == pytest.approx(expected.total.tolist(), rel=0.05)
+    scored, expected = (g.nll(views, target_turns="last") for g in (engine, reference))
+    assert scored.tokens.tolist() == expected.tokens.tolist()
+    assert scored.total.tolist() == pytest.approx(expected.total.tolist(), rel=0.05)
 
 
 def test_rows_keep_to_themselves(engine: LlamaCppGenerator) -> None:

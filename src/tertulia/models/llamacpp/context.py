@@ -82,14 +82,14 @@ class Context:
         outputs: Sequence[bool] | NDArray[np.bool_],
     ) -> NDArray[np.float32]:
         """Append tokens to sequences; the logits after those whose output is wanted, in this order: (n, vocabulary)."""
-        ids, places, numbers = (np.asarray(part, dtype=np.int32) for part in (tokens, positions, sequences))
+        ids, position_ids, numbers = (np.asarray(part, dtype=np.int32) for part in (tokens, positions, sequences))
         wanted = np.asarray(outputs, dtype=np.int8)
         logits = np.empty((int(wanted.sum()), self.weights.vocabulary), dtype=np.float32)
         filled = 0
         for first in range(0, len(wanted), BATCH):
             part = slice(first, first + BATCH)
             count = int(wanted[part].sum())
-            self._decode(ids[part], places[part], numbers[part], wanted[part])
+            self._decode(ids[part], position_ids[part], numbers[part], wanted[part])
             if count:
                 pointer = self.library.llama_get_logits(self.handle)
                 logits[filled : filled + count] = np.ctypeslib.as_array(pointer, logits[:count].shape)

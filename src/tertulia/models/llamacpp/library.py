@@ -171,12 +171,12 @@ def load_library() -> Any:
     if spec is None or spec.origin is None:
         raise MissingExtra("The engine llama.cpp (the package xllamacpp)", "pip install 'tertulia[fast]'")
     try:
-        found = version(PACKAGE)
+        installed = version(PACKAGE)
     except PackageNotFoundError:
-        found = "unknown"
-    if found != VERSION:
+        installed = "unknown"
+    if installed != VERSION:
         raise UnusableLibrary(
-            f"xllamacpp {found} is installed, and its C interface may differ from the tested one.",
+            f"xllamacpp {installed} is installed, and its C interface may differ from the tested one.",
             hint=f"Install the tested version ({INSTALL}), or use engine=torch.",
         )
     files = sorted(file for ending in ("so", "pyd") for file in Path(spec.origin).parent.glob(f"{PACKAGE}*.{ending}"))

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from tertulia.models.llamacpp.context import Context, Weights
-from tertulia.models.llamacpp.sequences import Row, SharedMemory, Streams
+from tertulia.models.llamacpp.sequences import SequenceRow, SharedMemory, Streams
 from tertulia.models.prefix_cache import PrefixCache
 
 TOKENS = 8192
@@ -59,7 +59,7 @@ class LlamaCppModel:
 
     def read(self, prompts: Sequence[tuple[int, ...]], *, shared: bool, reuse: bool) -> "LlamaCppState":
         """A row for each prompt; with `reuse`, what is known of its beginning is not computed again."""
-        rows: dict[tuple[int, ...], tuple[Row, NDArray[np.float32]]] = {}
+        rows: dict[tuple[int, ...], tuple[SequenceRow, NDArray[np.float32]]] = {}
         with self._lock:
             for prompt in dict.fromkeys(prompts):
                 row = None if shared or len(prompt) > self._streams.size else self._streams.acquire(prompt)
@@ -90,9 +90,9 @@ class LlamaCppModel:
                 row = self.shared.acquire()
                 outputs = np.zeros(len(tokens), dtype=np.bool_)
                 outputs[[position - 1 for position in some]] = True
-                found = row.memory.context.decode(tokens, range(len(tokens)), [row.number] * len(tokens), outputs)
+                wanted = row.memory.context.decode(tokens, range(len(tokens)), [row.number] * len(tokens), outputs)
             order = {position: i for i, position in enumerate(sorted(set(some)))}
-            logits.append(torch.from_numpy(found)[[order[position] for position in some]])
+            logits.append(torch.from_numpy(wanted)[[order[position] for position in some]])
         return logits
 
     @property
@@ -106,9 +106,9 @@ class LlamaCppModel:
     def _context(self, *, sequences: int, unified: bool) -> Context:
         return Context(self.weights, tokens=TOKENS, sequences=sequences, unified=unified, threads=self._threads)
 
-    def _own_rows(self, rows: Sequence[Row], lengths: Sequence[int], count: int) -> list[Row]:
+    def _own_rows(self, rows: Sequence[SequenceRow], lengths: Sequence[int], count: int) -> list[SequenceRow]:
         """A row for each that can grow by `count` tokens: itself, or a fork if others continue it, too."""
-        times, forks, own = Counter(map(id, rows)), dict[tuple[int, int], Row](), list[Row]()
+        times, forks, own = Counter(map(id, rows)), dict[tuple[int, int], SequenceRow](), list[SequenceRow]()
         claimed = set[int]()
         for row, length in zip(rows, lengths, strict=True):
             unchanged = len(row.tokens) == length
@@ -130,7 +130,7 @@ class LlamaCppModel:
         return own
 
     def _append(
-        self, rows: Sequence[Row], tokens: Sequence[Sequence[int]], *, last_only: bool = False
+        self, rows: Sequence[SequenceRow], tokens: Sequence[Sequence[int]], *, last_only: bool = False
     ) -> list[NDArray[np.float32]]:
         """Let rows grow; the logits after each token, or after the last one, of each row: (n, vocabulary)."""
         logits: dict[int, NDArray[np.float32]] = {}
@@ -143,12 +143,12 @@ class LlamaCppModel:
                 positions += range(start, start + count)
                 numbers += [rows[i].number] * count
                 outputs += [not last_only] * (count - 1) + [True]
-            found = memory.context.decode(ids, positions, numbers, outputs)
+            rows_logits = memory.context.decode(ids, positions, numbers, outputs)
             first = 0
             for i in group:
                 rows[i].tokens.extend(tokens[i])
                 last = first + (1 if last_only else len(tokens[i]))
-                logits[i], first = found[first:last], last
+                logits[i], first = rows_logits[first:last], last
         return [logits[i] for i in range(len(rows))]
 
 
@@ -198,7 +198,7 @@ class LlamaCppState:
     """Rows of tokens and the logits of the next one; a `State`. Rows grow, but an older state stays valid."""
 
     lm: LlamaCppModel
-    rows: tuple[Row, ...]
+    rows: tuple[SequenceRow, ...]
     lengths: tuple[int, ...]
     """How many tokens of each row belong to this state."""
     logits: torch.Tensor
