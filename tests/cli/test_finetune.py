@@ -66,18 +66,28 @@ def test_bad_input_exits_with_2_and_leaves_nothing(tertulia: Tertulia, tiny_mode
 
 @pytest.mark.slow
 def test_without_the_extra_it_says_how_to_install_it(tmp_path: Path) -> None:
-    recipe = tmp_path / "recipe.toml"
-    recipe.write_text(RECIPE.format(base="smollm2"))
-    code = "import sys; sys.modules['peft'] = None; from tertulia.cli.main import run; run(sys.argv[1:])"
+    recipes = [tmp_path / "finetune.toml", tmp_path / "prefer.toml"]
+    recipes[0].write_text(RECIPE.format(base="smollm2"))
+    recipes[1].write_text('recipe = "prefer"')
+    code = """
+import sys
+sys.modules["peft"] = None
+from tertulia.cli.main import run
+for recipe in sys.argv[2:]:
+    try:
+        run(["train", recipe, "--out", sys.argv[1]])
+    except SystemExit as end:
+        print("code", end.code)
+"""
     done = subprocess.run(
-        [sys.executable, "-c", code, "train", str(recipe), "--out", str(tmp_path / "out")],
+        [sys.executable, "-c", code, str(tmp_path / "out"), *map(str, recipes)],
         capture_output=True,
         text=True,
         timeout=200,
         check=False,
     )
-    assert done.returncode == 2
-    assert "needs the package 'peft', which is not installed" in " ".join(done.stderr.split())
-    assert "pip install 'tertulia[models]'" in done.stderr
+    assert done.stdout.split() == ["code", "2"] * 2
+    assert " ".join(done.stderr.split()).count("needs the package 'peft', which is not installed") == 2
+    assert done.stderr.count("pip install 'tertulia[models]'") == 2
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists()
