@@ -6,17 +6,14 @@ conversation queue up instead of deadlocking (SQLite locks the whole database an
 fixed number of rows, however long the conversation is.
 """
 
-import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, TypeVar, get_args
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import IntegrityError
 
-from tertulia.core.codec import evidence_to_json, persona_to_json
 from tertulia.core.dialogue import Evidence, Json, Persona
 from tertulia.core.errors import TertuliaError, UsageError
 from tertulia.core.text import squash
@@ -47,7 +44,8 @@ from tertulia.store.statements import (
     turn_record,
     turn_row,
 )
-from tertulia.store.validation import check_id, check_names, check_text, json_value
+from tertulia.store.validation import check_id, check_names, check_text
+from tertulia.store.writing import checked_end, creating, evidence_json, finishing, persona_json
 
 T = TypeVar("T")
 
@@ -94,11 +92,11 @@ class ConversationStore(ConversationReader):
         evidence: Sequence[Evidence] = (),
     ) -> Conversation:
         """Add a conversation without turns."""
-        return self._database.write(_creating(owner, bot, persona, title, id, evidence))
+        return self._database.write(creating(owner, bot, persona, title, id, evidence))
 
     def start_create(self, owner: str, bot: str, persona: Persona | None = None) -> Future[Conversation]:
         """`create`, without waiting for it: the future resolves, on a thread of the database, when it is on disk."""
-        return self._database.submit(_creating(owner, bot, persona, "", None, ()), _same)
+        return self._database.submit(creating(owner, bot, persona, "", None, ()), _same)
 
     def update(
         self,
@@ -114,9 +112,9 @@ class ConversationStore(ConversationReader):
         check_names(owner=owner, bot=bot)
         check_id(id, "conversation")
         check_text(title or "", "title")
-        changes: dict[str, Any] = {} if persona is UNSET else {"persona": _persona_json(persona)}
+        changes: dict[str, Any] = {} if persona is UNSET else {"persona": persona_json(persona)}
         changes |= {name: value for name, value in (("bot", bot), ("title", title)) if value is not None}
-        changes |= {} if evidence is None else {"evidence": _evidence_json(evidence)}
+        changes |= {} if evidence is None else {"evidence": evidence_json(evidence)}
 
         def change(connection: Connection) -> Conversation:
             owned_row(connection, id, owner, lock=True)
@@ -178,7 +176,7 @@ class ConversationStore(ConversationReader):
             exchange = StoredExchange(user, reply, True, sql.head_record(row), tuple(current))
             settled: tuple[StoredTurn, ...] = (*current, user)
             if answer is not None and (end := answer(exchange)) is not None:
-                reply = replace(reply, **_checked(end)._asdict())
+                reply = replace(reply, **checked_end(end)._asdict())
                 exchange = replace(exchange, bot=reply)
                 settled = (*settled, replace(reply, reply=None))
             sql.ADD_TURNS.run(connection, turn_row(user, key=key), turn_row(reply, server=self._leases.server))
@@ -317,7 +315,7 @@ class ConversationStore(ConversationReader):
         error: str | None = None,
     ) -> StoredTurn:
         """End a pending turn, and return it; without a text it keeps the saved one. An ended turn stays as it is."""
-        return self._database.write(_finishing(turn_id, text, status, reply, error))
+        return self._database.write(finishing(turn_id, text, status, reply, error))
 
     def start_finish(
         self,
@@ -329,7 +327,7 @@ class ConversationStore(ConversationReader):
         error: str | None = None,
     ) -> Future[StoredTurn]:
         """`finish`, without waiting for it: the future resolves, on a thread of the database, when it is on disk."""
-        return self._database.submit(_finishing(turn_id, text, status, reply, error), _same)
+        return self._database.submit(finishing(turn_id, text, status, reply, error), _same)
 
     def undo(self, id: str, owner: str) -> Conversation:  # noqa: A002
         """Remove the user's last turn and what follows it. They stay in the history."""
@@ -415,69 +413,6 @@ def _same(result: T) -> T:
     return result
 
 
-def _creating(
-    owner: str,
-    bot: str,
-    persona: Persona | None,
-    title: str,
-    id: str | None,  # noqa: A002
-    evidence: Sequence[Evidence],
-) -> Callable[[Connection], Conversation]:
-    """A unit of work that adds a conversation."""
-    check_names(owner=owner, bot=bot, id=id)
-    check_text(title, "title")
-    now = datetime.now(UTC)
-    new = Conversation(id or new_id(), owner, title, bot, persona, now, now, evidence=tuple(evidence))
-    row = {"id": new.id, "owner": owner, "title": title, "bot": bot, "persona": _persona_json(persona)}
-    row |= {"evidence": _evidence_json(evidence), "next_position": 0, "turn_count": 0, "revision": 0}
-    row |= {"created": now, "updated": now}
-
-    def add(connection: Connection) -> Conversation:
-        try:
-            sql.ADD_CONVERSATION.run(connection, row)
-        except (IntegrityError, sqlite3.IntegrityError):  # SQLAlchemy's, or the driver's own
-            raise UsageError(
-                f"A conversation {new.id!r} exists already.", hint="Omit the id to get a new one."
-            ) from None
-        return new
-
-    return add
-
-
-def _finishing(
-    turn_id: str, text: str | None, status: FinalStatus, reply: dict[str, Json] | None, error: str | None
-) -> Callable[[Connection], StoredTurn]:
-    """A unit of work that ends a pending turn."""
-    check_id(turn_id, "turn")
-    record = _checked(TurnEnd(text or "", status, reply, error)).reply
-    values: dict[str, Any] = {"turn": turn_id, "status": status, "error": error, "reply": record}
-    statement = sql.FINISH_AS_SAVED
-    if text is not None:
-        values["text"], statement = text, sql.FINISH
-
-    def end(connection: Connection) -> StoredTurn:
-        sql.TOUCH_UNFINISHED.run(connection, {"turn": turn_id, "updated": datetime.now(UTC)})
-        if rows := statement.rows(connection, values):
-            return replace(turn_record(rows[0]), reply=record)
-        row = connection.execute(sql.BY_ID, {"turn": turn_id}).one_or_none()
-        if row is None:
-            raise NotFound("turn")
-        return turn_record(row)
-
-    return end
-
-
-def _checked(end: TurnEnd) -> TurnEnd:
-    """The end of a turn as it can be stored; raises if it cannot."""
-    if end.status not in get_args(FinalStatus):
-        allowed = " or ".join(get_args(FinalStatus))
-        raise UsageError(f"A turn cannot end as {end.status!r}.", hint=f"Its final status is {allowed}.")
-    check_text(end.text, "reply")
-    check_text(end.error or "", "error")
-    record: Any = json_value(end.reply, "reply")
-    return end._replace(reply=record)
-
-
 def title_from(text: str) -> str:
     """A title from a conversation's first message.
 
@@ -514,11 +449,3 @@ def _earlier_exchange(
         for position, attempt in ((start, 1), (start + 1, keyed.attempt))
     )
     return StoredExchange(user, reply, False, head, tuple(turn for turn in current if turn.position < start))
-
-
-def _persona_json(persona: Persona | None) -> Json:
-    return json_value(None if persona is None else persona_to_json(persona), "persona")
-
-
-def _evidence_json(evidence: Sequence[Evidence]) -> Json:
-    return json_value([evidence_to_json(passage) for passage in evidence] or None, "evidence")

@@ -77,11 +77,11 @@ class ConversationReader(Revisions):
 
         def read(connection: Connection) -> ConversationPage:
             head = sql.head_record(owned_row(connection, id, owner))
-            found = _last_turns(connection, id, _position(before), limit + 1)
-            turns = found[-limit:] if limit else ()
+            last = _last_turns(connection, id, _position(before), limit + 1)
+            turns = last[-limit:] if limit else ()
             counts = attempt_counts(connection, id, start=turns[0].position if turns else 0)
             return ConversationPage(
-                replace(head, turns=turns), counts, turns[0].position if len(found) > limit else None
+                replace(head, turns=turns), counts, turns[0].position if len(last) > limit else None
             )
 
         return self._database.read(read)
