@@ -81,15 +81,6 @@ def test_labels_can_be_allowed_and_support_demanded() -> None:
     ]
 
 
-def test_if_no_candidate_is_supported_the_best_supported_one_is_used() -> None:
-    rows = {FALSE: (0.1, 0.8, 0.1, 0.0, 0.0), "Monks did.": (0.4, 0.5, 0.1, 0.0, 0.0), "Ok.": (0.0, 0.1, 0.1, 0.8, 0.0)}
-    candidates = [Candidate(text, -float(i)) for i, text in enumerate(rows)]
-    chosen, _ = with_classifier(rows)
-    assert chosen.bonus(ASK, list(rows)) == [0.1, 0.4, 0.0]
-    assert choose(apply_filters([chosen], ASK, candidates[:2]), fallback="").text == "Monks did."
-    assert choose(apply_filters([chosen], ASK, candidates), fallback="").text == "Ok."  # it is kept, the others are not
-
-
 def test_wrong_options_fail_at_once() -> None:
     with pytest.raises(UnknownName, match="overlpa"):
         make_filters("grounded:classifier=overlpa")

@@ -123,7 +123,7 @@ def apply_filters(filters: Sequence[Filter], ask: Ask, candidates: Sequence[Cand
 def choose(filtered: Sequence[FilteredCandidate], *, fallback: str, attempt: int = 1) -> Choice:
     """The first candidate that was kept (a later attempt takes the next one), else the least bad, else the fallback.
 
-    Preferred candidates precede the others, among those that were dropped, too.
+    Preferred candidates precede the others.
     """
     kept = sorted((i for i, one in enumerate(filtered) if one.weight == 0), key=lambda i: -filtered[i].bonus)
     if kept:
@@ -132,7 +132,7 @@ def choose(filtered: Sequence[FilteredCandidate], *, fallback: str, attempt: int
     usable = [index for index, one in enumerate(filtered) if one.weight < NEVER]
     if not usable:
         return Choice(None, fallback, None, "no candidate could be used: used the fallback text")
-    index = min(usable, key=lambda i: (filtered[i].weight, -filtered[i].bonus))
+    index = min(usable, key=lambda i: filtered[i].weight)
     chosen = filtered[index].candidate
     note = f"every candidate was dropped: used the least bad one ({chosen.dropped})"
     return Choice(index, chosen.text, chosen.score, note)

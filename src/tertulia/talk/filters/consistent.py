@@ -120,10 +120,12 @@ class Consistent(Config):
         if not telling:
             return [0.0] * len(texts)
         # A bare "yes" tells nothing: only what a candidate says by itself counts in full.
-        told, agreed = (self._entailed([Claim(text, telling, last) for text in texts]) for last in ("", ask.last))
+        telling_it, agreeing = (
+            self._entailed([Claim(text, telling, last) for text in texts]) for last in ("", ask.last)
+        )
         return [
             1.0 if tells else 0.5 if agrees or not speaks_of_self(text, ask.last) else 0.0
-            for text, tells, agrees in zip(texts, told, agreed, strict=True)
+            for text, tells, agrees in zip(texts, telling_it, agreeing, strict=True)
         ]
 
     def _entailed(self, claims: Sequence[Claim]) -> list[bool]:

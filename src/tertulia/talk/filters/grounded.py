@@ -1,8 +1,7 @@
 """The grounding filter: drops candidates that the evidence of the conversation does not support.
 
 A grounding classifier (`tertulia.models.classifiers.grounding`) reads the evidence of the ask, the message, and each
-candidate. All candidates of an ask are one batch. If it drops them all, the best supported one is used. Without
-evidence nothing can be checked, and nothing is dropped.
+candidate. All candidates of an ask are one batch. Without evidence nothing can be checked, and nothing is dropped.
 """
 
 from collections.abc import Sequence
@@ -62,22 +61,14 @@ class GroundedFilter(Config):
 
     def many(self, ask: Ask, texts: Sequence[str], /) -> list[str | None]:
         """The reason to drop each candidate, or None to keep it."""
-        return [reason for reason, _ in self._judged(ask, texts)]
-
-    def bonus(self, ask: Ask, texts: Sequence[str], /) -> list[float]:
-        """Of candidates that it drops the probability of support: if none is left, the best supported one is used."""
-        return [support if reason else 0.0 for reason, support in self._judged(ask, texts)]
-
-    def _judged(self, ask: Ask, texts: Sequence[str]) -> list[tuple[str | None, float]]:
-        """The reason to drop each candidate, if any, and the probability of its support."""
         from tertulia.models.classifiers.grounding import grounding_verdicts
 
         evidence = "\n".join(passage.text for passage in ask.dialogue.evidence)
         if not evidence.strip():
-            return [(None, 0.0)] * len(texts)
+            return [None] * len(texts)
         inputs = [GroundingInput(evidence, ask.last, text) for text in texts]
         verdicts = grounding_verdicts(self._classifier, inputs)
-        return [(self._reason(text, v), v.support) for text, v in zip(texts, verdicts, strict=True)]
+        return [self._reason(text, verdict) for text, verdict in zip(texts, verdicts, strict=True)]
 
     def _reason(self, text: str, verdict: GroundingVerdict) -> str | None:
         if self.threshold is not None and verdict.support >= self.threshold:
