@@ -88,7 +88,7 @@ class _CheckedReader(io.RawIOBase):
     def _open(self) -> None:
         compressed = self._path.open("rb")  # closed with the reader
         decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
-        self._reader = decompressor.stream_reader(compressed, read_across_frames=True, closefd=True)
+        self._reader: Any = decompressor.stream_reader(compressed, read_across_frames=True, closefd=True)
 
     def readable(self) -> bool:
         """It is."""
@@ -100,7 +100,7 @@ class _CheckedReader(io.RawIOBase):
 
     def tell(self) -> int:
         """Decompressed bytes read so far."""
-        return self._reader.tell()
+        return int(self._reader.tell())
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         """Back to the start."""
@@ -113,7 +113,7 @@ class _CheckedReader(io.RawIOBase):
 
     def readinto(self, buffer: Any, /) -> int:
         """Fill a buffer; nothing is read at the end."""
-        size = self._reader.readinto(buffer)
+        size = int(self._reader.readinto(buffer))
         if not size:
             for _ in frames(self._path):
                 pass

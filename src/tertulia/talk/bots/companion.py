@@ -65,7 +65,7 @@ class CompanionBot(FinetunedBot):
     target_help: ClassVar[str] = ""
 
     @classmethod
-    def build(cls, target: str, options: HuggingFaceOptions, /) -> Self:
+    def build(cls, target: str, options: FinetunedOptions, /) -> Self:  # type: ignore[override]
         """From the packaged adapter; its files and its base are verified as those of every run."""
         bot = super().build(str(adapter_folder()), options)
         bot.spec = "companion"
