@@ -18,7 +18,8 @@ from tertulia.judge.replies import GeneratorSource, load_bot, short_names
 from tertulia.judge.runs import JudgedItem, JudgedRun, Subject, describe_config, describe_subject, unique_ids
 from tertulia.metrics.metric import ReplyExample
 from tertulia.metrics.registry import metric_named
-from tertulia.models.decoding import DecodingConfig, Generation, decode
+from tertulia.models.decoding import DecodingConfig, decode
+from tertulia.models.generated import Generation
 from tertulia.models.generator import DialogueView, Generator
 
 TURN_SEPARATOR = "\t"

@@ -1,7 +1,7 @@
 """Which sequences of llama.cpp's memory hold which tokens: rows that generate, and prompts kept for the next turn.
 
-A `SequenceRow` only ever grows, and a state remembers how long its rows were. So an older state stays valid: whoever continues
-a row that has grown in the meantime, or continues one row twice, gets a fork of its first tokens.
+A `SequenceRow` only ever grows, and a state remembers how long its rows were. So an older state stays valid: whoever
+continues a row that has grown in the meantime, or continues one row twice, gets a fork of its first tokens.
 
 There are two memories. `Streams` has few sequences with a part of the memory each: the conversations. When a reply
 ends, its sequence stays idle with all its tokens, and the next turn of the conversation goes on from there. If another
