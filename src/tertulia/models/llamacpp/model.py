@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from tertulia.models.llamacpp.context import Context, Weights
-from tertulia.models.llamacpp.sequences import TokenRow, SharedMemory, Streams
+from tertulia.models.llamacpp.sequences import SharedMemory, Streams, TokenRow
 from tertulia.models.prefix_cache import PrefixCache
 
 TOKENS = 8192
