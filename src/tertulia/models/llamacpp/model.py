@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from tertulia.models.llamacpp.context import Context, Weights
-from tertulia.models.llamacpp.sequences import SequenceRow, SharedMemory, Streams
+from tertulia.models.llamacpp.sequences import SharedMemory, Streams, TokenRow
 from tertulia.models.prefix_cache import PrefixCache
 
 TOKENS = 8192
@@ -59,7 +59,7 @@ class LlamaCppModel:
 
     def read(self, prompts: Sequence[tuple[int, ...]], *, shared: bool, reuse: bool) -> "LlamaCppState":
         """A row for each prompt; with `reuse`, what is known of its beginning is not computed again."""
-        rows: dict[tuple[int, ...], tuple[SequenceRow, NDArray[np.float32]]] = {}
+        rows: dict[tuple[int, ...], tuple[TokenRow, NDArray[np.float32]]] = {}
         with self._lock:
             for prompt in dict.fromkeys(prompts):
                 row = None if shared or len(prompt) > self._streams.size else self._streams.acquire(prompt)
@@ -106,9 +106,9 @@ class LlamaCppModel:
     def _context(self, *, sequences: int, unified: bool) -> Context:
         return Context(self.weights, tokens=TOKENS, sequences=sequences, unified=unified, threads=self._threads)
 
-    def _own_rows(self, rows: Sequence[SequenceRow], lengths: Sequence[int], count: int) -> list[SequenceRow]:
+    def _own_rows(self, rows: Sequence[TokenRow], lengths: Sequence[int], count: int) -> list[TokenRow]:
         """A row for each that can grow by `count` tokens: itself, or a fork if others continue it, too."""
-        times, forks, own = Counter(map(id, rows)), dict[tuple[int, int], SequenceRow](), list[SequenceRow]()
+        times, forks, own = Counter(map(id, rows)), dict[tuple[int, int], TokenRow](), list[TokenRow]()
         claimed = set[int]()
         for row, length in zip(rows, lengths, strict=True):
             unchanged = len(row.tokens) == length
@@ -130,7 +130,7 @@ class LlamaCppModel:
         return own
 
     def _append(
-        self, rows: Sequence[SequenceRow], tokens: Sequence[Sequence[int]], *, last_only: bool = False
+        self, rows: Sequence[TokenRow], tokens: Sequence[Sequence[int]], *, last_only: bool = False
     ) -> list[NDArray[np.float32]]:
         """Let rows grow; the logits after each token, or after the last one, of each row: (n, vocabulary)."""
         logits: dict[int, NDArray[np.float32]] = {}
@@ -198,7 +198,7 @@ class LlamaCppState:
     """Rows of tokens and the logits of the next one; a `State`. Rows grow, but an older state stays valid."""
 
     lm: LlamaCppModel
-    rows: tuple[SequenceRow, ...]
+    rows: tuple[TokenRow, ...]
     lengths: tuple[int, ...]
     """How many tokens of each row belong to this state."""
     logits: torch.Tensor

@@ -1,7 +1,7 @@
 """Which sequences of llama.cpp's memory hold which tokens: rows that generate, and prompts kept for the next turn.
 
-A `SequenceRow` only ever grows, and a state remembers how long its rows were. So an older state stays valid: whoever continues
-a row that has grown in the meantime, or continues one row twice, gets a fork of its first tokens.
+A `TokenRow` only ever grows, and a state remembers how long its rows were. So an older state stays valid: whoever
+continues a row that has grown in the meantime, or continues one row twice, gets a fork of its first tokens.
 
 There are two memories. `Streams` has few sequences with a part of the memory each: the conversations. When a reply
 ends, its sequence stays idle with all its tokens, and the next turn of the conversation goes on from there. If another
@@ -24,7 +24,7 @@ SHORT_PREFIX = 8
 """Fewer common tokens than this are not worth copying a sequence for; and so many tokens may be lost without a copy."""
 
 
-class SequenceRow:
+class TokenRow:
     """A sequence in a memory; when nobody holds it any more, the memory may use it for something else."""
 
     __slots__ = ("memory", "number", "tokens")
@@ -47,7 +47,7 @@ class Streams:
         self._idle: OrderedDict[int, None] = OrderedDict()  # least recently used first
         self._tokens: dict[int, list[int]] = {}  # of all sequences that are in use or idle
 
-    def acquire(self, prompt: Sequence[int]) -> SequenceRow | None:
+    def acquire(self, prompt: Sequence[int]) -> TokenRow | None:
         """A row that begins as the prompt does, all but the last token at most; None if all sequences are in use."""
         while self.released:
             self._idle[self.released.popleft()] = None
@@ -82,10 +82,10 @@ class Streams:
             content = self.context.save(number)
             self.cache.put(tokens, content, len(content))
 
-    def _row(self, number: int, tokens: Sequence[int]) -> SequenceRow:
+    def _row(self, number: int, tokens: Sequence[int]) -> TokenRow:
         self.context.truncate(number, len(tokens))
         self._tokens[number] = list(tokens)
-        return SequenceRow(self, number, self._tokens[number])
+        return TokenRow(self, number, self._tokens[number])
 
 
 class SharedMemory:
@@ -96,7 +96,7 @@ class SharedMemory:
         self.released: deque[int] = deque()
         self._unused = list(range(sequences))
 
-    def acquire(self, prompt: Sequence[int] = ()) -> SequenceRow:
+    def acquire(self, prompt: Sequence[int] = ()) -> TokenRow:
         """A row that begins as the prompt does, as far as that is in the cache, all but the last token at most."""
         while self.released:
             number = self.released.popleft()
@@ -107,7 +107,7 @@ class SharedMemory:
                 "The engine llama.cpp cannot generate so many replies side by side.",
                 hint="Ask for fewer samples or beams, or use engine=torch.",
             )
-        row = SequenceRow(self, self._unused.pop(), [])
+        row = TokenRow(self, self._unused.pop(), [])
         match = self.cache.longest(prompt[:-1])
         if match is not None and match.length >= SHORT_PREFIX:
             self.context.restore(row.number, match.value)
@@ -115,13 +115,13 @@ class SharedMemory:
             row.tokens.extend(prompt[: match.length])
         return row
 
-    def keep(self, row: SequenceRow) -> None:
+    def keep(self, row: TokenRow) -> None:
         """Put what a row holds into the cache, for the next turn of its conversation."""
         if self.cache.max_bytes and row.tokens not in self.cache:
             content = self.context.save(row.number)
             self.cache.put(row.tokens, content, len(content))
 
-    def fork(self, row: SequenceRow, length: int) -> SequenceRow:
+    def fork(self, row: TokenRow, length: int) -> TokenRow:
         """A new row that begins with the first tokens of another one of this memory; they are not copied."""
         new = self.acquire()
         self.context.share(row.number, new.number, length)
