@@ -121,7 +121,7 @@ def _nll(lm: LanguageModel, tree: TokenTree, ends: torch.Tensor) -> torch.Tensor
     tokens = [tree.ids[node] for path in tree.paths for node in path[1:]]
     owner = [i for i, path in enumerate(tree.paths) for _ in path[1:]]
     rows, ids, owners = (torch.tensor(one, dtype=torch.long, device=device) for one in (before, tokens, owner))
-    nll = torch.zeros(len(tree.paths), device=device)
+    nll = torch.zeros(len(tree.paths), dtype=logits.dtype, device=device)
     nll.index_add_(0, owners, normaliser[rows] - logits[rows, ids])
     if len(ends):
         last = torch.tensor([row[path[-1]] for path in tree.paths], device=device)
