@@ -34,7 +34,7 @@ def ask(text: str, seed: int = 0, persona: Persona | None = None, **options: obj
 
 @pytest.fixture(scope="module")
 def bot() -> CompanionBot:
-    bot = make_bot("companion?max_tokens=24&samples=4")
+    bot = make_bot("companion?max_tokens=24&samples=4", reference=True)
     assert isinstance(bot, CompanionBot)
     return bot
 

@@ -112,7 +112,7 @@ def save_silver(settings: SilverConfig, make: Callable[[Problems, Progress], lis
 
 def _writer(spec: str, seed: int) -> ReplyGenerator:
     """A bot as a writer of replies: the evidence, if there is any, is part of what it is told."""
-    bot = make_bot(spec)
+    bot = make_bot(spec, reference=True)
 
     def write(prompts: Sequence[WrittenPrompt]) -> list[str]:
         texts = [f"{prompt.evidence}\n\n{prompt.previous}".strip() or "Hello." for prompt in prompts]

@@ -148,8 +148,8 @@ def run_replay(config: ReplayConfig, progress: Progress | None = None, problems:
             hint="Choose an earlier --from-turn, or name the --speaker who is replaced.",
         )
     progress.step(f"Loading {config.bot}")
-    bot = make_bot(config.bot)
-    partner = make_bot(config.partner) if config.partner else None
+    bot = make_bot(config.bot, reference=True)
+    partner = make_bot(config.partner, reference=True) if config.partner else None
     pairs = replay(points, bot, partner, config, progress)
     progress.step("Measuring")
     resources = load_resources(metrics, config.resource)

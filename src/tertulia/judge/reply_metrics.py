@@ -108,7 +108,7 @@ def generate_sets(config: RepliesConfig, dialogues: Sequence[Dialogue], progress
     names: list[str] = []
     for spec in config.bots:
         progress.step(f"Loading {spec}")
-        bot = make_bot(spec)
+        bot = make_bot(spec, reference=True)
         names.append(spec if bot.spec in names else bot.spec)  # bots that differ only in an option keep the option
         for setting in settings:
             progress.step(f"Replying with {spec}, persona: {setting}", total=len(contexts))

@@ -116,7 +116,7 @@ def _endpoint(spec: str) -> OpenAIBot:
             f"{spec!r} is not an endpoint.",
             hint="Serve the model (`tertulia serve smollm2`), and give openai:smollm2?base_url=http://127.0.0.1:8000/v1.",
         )
-    bot = make_bot(spec)
+    bot = make_bot(spec, reference=True)
     assert isinstance(bot, OpenAIBot)
     return bot
 

@@ -64,7 +64,7 @@ class _LoadedBots:
         if run != self.run:  # its checkpoints may be others under the same paths
             self.run, self.bots = run, {}
         if spec not in self.bots:
-            self.bots[spec] = make_bot(spec)
+            self.bots[spec] = make_bot(spec, reference=True)
         return self.bots[spec]
 
 
