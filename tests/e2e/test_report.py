@@ -135,7 +135,7 @@ def test_long_texts_are_cut_and_other_scripts_read_from_the_right(opened: Any) -
 
 def test_every_table_can_be_saved_without_a_network(opened: Any) -> None:
     page = opened()
-    tables, links = page.locator("table").count(), page.get_by_role("link", name="CSV of")
+    tables, links = page.locator(".wide table").count(), page.get_by_role("link", name="CSV of")
     assert links.count() == tables >= 2
     with page.expect_download() as download:
         links.first.click()
@@ -187,12 +187,12 @@ def test_intervals_do_not_wrap_and_points_are_aligned(opened: Any) -> None:
     page = opened()
     heights = (
         page.locator("section")
-        .first.locator("td.n .cell")
+        .first.locator(".wide td.n .cell")
         .evaluate_all("nodes => nodes.map((node) => node.getClientRects().length)")
     )
     assert set(heights) == {1}
     points = page.evaluate(
-        """() => [...document.querySelectorAll("section:first-of-type tbody tr")].map((row) => {
+        """() => [...document.querySelectorAll("section:first-of-type .wide tbody tr")].map((row) => {
           const walker = document.createTreeWalker(row.querySelector(".cell"), NodeFilter.SHOW_TEXT);
           const node = walker.nextNode();
           const range = document.createRange();
