@@ -27,7 +27,7 @@ from tertulia.judge.llm.answers import AnswerCache
 from tertulia.judge.llm.config import LlmJudgeConfig
 from tertulia.judge.llm.questions import QUESTION_SETS, expected_answer, make_prompt, parse_answer, read_questions
 from tertulia.judge.llm.run import planned_judge, run_llm
-from tertulia.judge.llm.units import JudgedLine, JudgeUnit, Shown, make_pairs, read_units
+from tertulia.judge.llm.units import JudgedLine, JudgeUnit, Shown, make_pairs, read_units, unit_of_item
 from tertulia.judge.ppi import PpiConfig, run_ppi
 from tertulia.judge.report import report_run, save_judged
 from tertulia.judge.runs import JudgedItem, JudgedRun, Subject, load_run, save_run
@@ -441,3 +441,13 @@ def test_a_small_language_model_is_a_judge_of_whom_nobody_expects_much(tmp_path:
     (unparsed,) = values(run, "unparsed (judge)")
     assert (0 < value < 1) or (math.isnan(value) and unparsed == 1)
     assert run.details["judge"]["prompt_tokens"] > 50
+
+
+@pytest.mark.parametrize(
+    ("judged", "speaker"), [("b", "b"), ([False, True, False, True], "b"), ([True, True, True, True], ""), ("", "")]
+)
+def test_the_judged_speaker_is_named_or_flagged_turn_by_turn(judged: object, speaker: str) -> None:
+    turns = [{"speaker": who, "text": f"{who} says {i}"} for i, who in enumerate("abab")]
+    unit = unit_of_item(JudgedItem("u", {"turns": turns, "judged": judged}), "u", "bot")
+    assert unit is not None
+    assert unit.shown[0].speaker == speaker

@@ -50,6 +50,9 @@ class RunConfig(TrainingConfig):
     """The split to validate on, which decides when to stop."""
     persona: PersonaScope = "own"
     """Whose persona the model sees: none, own (of the speaker it replies for), their (of the partner), or both."""
+    revised_share: float = Field(0.0, ge=0, le=1)
+    """Share of the dialogues whose personas are trained on in their revised wording, where they have one: less to copy
+    from, more to understand."""
     speaker: str | None = None
     """Train on this speaker's side only; by default on every speaker's in turn."""
     valid_speaker: str | None = None
@@ -84,10 +87,10 @@ def read_split(config: RunConfig, split: str, count: int | None) -> list[Dialogu
     return subsample(load_dialogues(config.data, split=split), count, config.seed)
 
 
-def with_revised_personas(dialogues: Sequence[Dialogue], share: float, seed: int) -> list[Dialogue]:
-    """The dialogues, this share of them (drawn by the seed) with their personas in the revised wording."""
-    rng = random.Random(f"{seed} revised")
-    return [_revised(dialogue) if rng.random() < share else dialogue for dialogue in dialogues]
+def with_revised_personas(dialogues: Sequence[Dialogue], config: RunConfig) -> list[Dialogue]:
+    """The dialogues, `revised_share` of them (drawn by the seed) with their personas in the revised wording."""
+    rng = random.Random(f"{config.seed} revised")
+    return [_revised(dialogue) if rng.random() < config.revised_share else dialogue for dialogue in dialogues]
 
 
 def _revised(dialogue: Dialogue) -> Dialogue:

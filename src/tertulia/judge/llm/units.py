@@ -182,6 +182,15 @@ def units_of_run(run: JudgedRun, kind: UnitKind) -> list[JudgeUnit]:
     return list(units.values())
 
 
+def _judged_speaker(conversation: Mapping[str, Json]) -> str:
+    """Who is judged: studies name the speaker, judged runs flag the turns; "" if it is not one speaker."""
+    judged = conversation.get("judged", "")
+    if isinstance(judged, str):
+        return judged
+    flagged = {str(turn["speaker"]) for turn, own in zip(conversation["turns"], judged, strict=True) if own}
+    return flagged.pop() if len(flagged) == 1 else ""
+
+
 def unit_of_item(item: JudgedItem, cluster: str, subject: str) -> JudgeUnit | None:
     """The unit that an item of a judged run describes; None if it has no texts to judge."""
     content = item.content
@@ -196,7 +205,7 @@ def unit_of_item(item: JudgedItem, cluster: str, subject: str) -> JudgeUnit | No
     if conversations:
         turns = [tuple(JudgedLine(str(t["speaker"]), str(t["text"])) for t in c["turns"]) for c in conversations]
         shown = tuple(
-            Shown(bot, None, lines, str(c.get("judged", "")))
+            Shown(bot, None, lines, _judged_speaker(c))
             for bot, lines, c in zip(bots, turns, conversations, strict=True)
         )
         context = ()

@@ -36,9 +36,6 @@ class FinetuneConfig(RunConfig):
     persona_dropout: float = Field(0.15, ge=0, lt=1)
     """Share of the examples that lose their persona in training, so that the model also works without one; of both
     personas each is dropped by itself."""
-    revised_share: float = Field(0.0, ge=0, le=1)
-    """Share of the dialogues whose personas are trained on in their revised wording, where they have one: less to copy
-    from, more to understand."""
     valid_persona: PersonaScope | None = None
     """Whose persona the model sees in validation; by default as in training."""
     min_turns: int = Field(3, ge=1)
@@ -78,7 +75,7 @@ def read_data(config: FinetuneConfig) -> FinetuneData:
     for source in (config.data, *config.mix):
         dialogues = _read(config.model_copy(update={"data": source}), config.split, config.max_dialogues)
         count += len(dialogues)
-        dialogues = with_revised_personas(dialogues, config.revised_share, config.seed)
+        dialogues = with_revised_personas(dialogues, config)
         corpora.append(_views(dialogues, config.persona, config.speaker))
         _check(corpora[-1], source, config.split)
     valid_dialogues = _read(config, config.valid_split, config.valid_dialogues)

@@ -45,8 +45,6 @@ class GenerativeConfig(RunConfig):
     persona_dropout: float = Field(0.0, ge=0, lt=1)
     """Share of the examples that lose their persona in training, so that the model also works without one; of both
     personas each is dropped by itself."""
-    revised_share: float = Field(0.0, ge=0, le=1)
-    """Share of the dialogues whose personas are trained on in their revised wording, where they have one."""
     valid_persona: PersonaScope | None = None
     """Whose persona the model sees in validation; by default as in training."""
     learn: TargetTurns = "all"
@@ -115,7 +113,7 @@ def train_generator(
 def read_data(config: GenerativeConfig) -> GenerativeData:
     """Views to train on and to validate on, and a tokenizer learned from the training text."""
     dialogues = read_split(config, config.split, config.max_dialogues)
-    dialogues = with_revised_personas(dialogues, config.revised_share, config.seed)
+    dialogues = with_revised_personas(dialogues, config)
     views = [view for dialogue in dialogues for view in views_of(dialogue, config.persona, config.speaker)]
     valid_dialogues = read_split(config, config.valid_split, config.valid_dialogues)
     scope = config.valid_persona or config.persona

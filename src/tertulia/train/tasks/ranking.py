@@ -41,8 +41,6 @@ class RankerConfig(RunConfig):
     """Sizes and shape of the model: the config of its architecture."""
     persona_share: float = Field(1.0, ge=0, le=1)
     """Share of the training pairs that keep their persona: a model that has seen both works without one, too."""
-    revised_share: float = Field(0.0, ge=0, le=1)
-    """Share of the dialogues whose personas are trained on in their revised wording, where they have one."""
     max_turns: int = Field(20, ge=1)
     """Turns of context, the last ones."""
     batch: int = Field(256, ge=2)
@@ -104,7 +102,7 @@ def train_ranker(
 def read_data(config: RankerConfig) -> RankingData:
     """The pairs to train on and the tasks to validate on."""
     dialogues = read_split(config, config.split, config.max_dialogues)
-    pairs = list(pairs_of(with_revised_personas(dialogues, config.revised_share, config.seed), config))
+    pairs = list(pairs_of(with_revised_personas(dialogues, config), config))
     if len(pairs) < config.batch:
         raise DataError(
             f"The split {config.split!r} of {config.data} has {len(pairs)} pairs, fewer than one batch of"
