@@ -22,9 +22,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from common import finish
-from likelihood_cache import CachedScorer
 from tertulia.judge.correlation_tables import AGREEMENT, read_rows
 from tertulia.judge.human_ratings import RatedUnit, aspects_of, read_run
 from tertulia.judge.hybrid import HybridData, hybrid_data
@@ -79,8 +79,11 @@ def judged(name: str, file: Path, folder: Path, options: argparse.Namespace) -> 
     update = {"metrics": tuple(chosen), "resamples": 200 if options.quick else 1000}
     loaded = {}
     if options.language_model:
-        kept = folder.with_name("likelihoods-bfloat16.jsonl" if options.bfloat16 else "likelihoods.jsonl")
-        loaded["language_model"] = CachedScorer(language_model(""), kept, bfloat16=options.bfloat16)
+        scorer = language_model("")
+        if options.bfloat16:
+            scorer.model.to(torch.bfloat16)
+        scorer.remember_in(folder.with_name("likelihoods"))
+        loaded["language_model"] = scorer
     run = run_meta(config.model_copy(update=update), loaded=loaded)
     save_judged(run, folder)
     return load_run(folder)

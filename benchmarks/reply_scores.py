@@ -1,6 +1,6 @@
 """Do reply metrics agree with people? Spearman's correlation with human ratings of single replies, on three sets.
 
-    python benchmarks/reply_scores.py --data ../shared/data/human_eval [--language-model] [--cache scores.jsonl]
+    python benchmarks/reply_scores.py --data ../shared/data/human_eval [--language-model] [--cache FOLDER]
 
 FED (Mehri and Eskenazi 2020): 375 replies of Meena, Mitsuku and people, nine aspects, five raters; its authors report
 .209 for their metric and "overall". USR (the same authors, 2020): 300 replies to 60 Persona-Chat contexts. Gupta et al.
@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from scipy.stats import rankdata
 
 from common import finish
-from likelihood_cache import CachedScorer
 from tertulia.core.text import words
 from tertulia.judge.replies import CHUNK
 from tertulia.judge.resources import load_resources
@@ -193,13 +193,16 @@ def main() -> None:
     parser.add_argument("--language-model", action="store_true", help="also the metrics that need a language model")
     parser.add_argument("--variants", action="store_true", help="also what was tried and is not registered")
     parser.add_argument("--bfloat16", action="store_true", help="the language model in half precision")
-    parser.add_argument("--cache", type=Path, help="file of likelihoods, to resume from")
+    parser.add_argument("--cache", type=Path, help="folder of likelihoods, to resume from")
     options = parser.parse_args()
     names = (*FAST, *(SLOW if options.language_model else ()))
     resources = load_resources([metric_named(name) for name in names], {})
     if options.language_model:
         scorer = resources["language_model"]
-        resources["language_model"] = CachedScorer(scorer, options.cache, bfloat16=options.bfloat16)
+        if options.bfloat16:
+            scorer.model.to(torch.bfloat16)
+        if options.cache:
+            scorer.remember_in(options.cache)
     figures: dict[str, float] = {}
     for title in options.sets:
         rated = READERS[title](options.data)

@@ -86,9 +86,9 @@ class TextScorer:
         return isinstance(self.model, HuggingFaceGenerator) and self.model.chat.lm.capabilities.shared_prefix
 
     def _batches(self, new: dict[tuple[str, ...], list[str]]) -> list[list[tuple[str, ...]]]:
-        """Prompts of similar length together, or, if the model finds out what they have in common, neighbours."""
+        """Prompts of similar length together, or those that begin alike, if the model reads beginnings once."""
         if self._reads_beginnings_once():
-            prompts = list(new)
+            prompts = sorted(new)
             return [prompts[i : i + PROMPTS_AT_ONCE] for i in range(0, len(prompts), PROMPTS_AT_ONCE)]
         encode = self.model.tokenizer.encode
         lengths = {prompt: sum(len(encode(text)) + 2 for text in prompt) for prompt in new}
