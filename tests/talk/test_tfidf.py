@@ -261,3 +261,11 @@ def test_the_number_of_candidates_is_an_option(sample_bot: TfidfBot) -> None:
     few = TfidfBot(sample_bot.index, TfidfOptions(candidates=3))
     assert len(reply_to(few, ask("do you have a dog")).candidates) == 3
     assert len(reply_to(sample_bot, ask("do you have a dog")).candidates) == 10
+
+
+def test_only_a_small_index_and_a_plain_search_are_instant(bot: TfidfBot, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert bot.traits.instant
+    for options in (TfidfOptions(context="all"), TfidfOptions(evidence=True), TfidfOptions(filters="cross-turn")):
+        assert not TfidfBot(bot.index, options).traits.instant
+    monkeypatch.setattr("tertulia.talk.bots.tfidf.INSTANT_ROWS", len(bot.index.pair_of) - 1)
+    assert not TfidfBot(bot.index).traits.instant

@@ -8,7 +8,8 @@ import pytest
 from tertulia.artefacts.manifest import MANIFEST
 from tertulia.core.dialogue import Dialogue, Turn
 from tertulia.core.errors import DataError
-from tertulia.talk.tfidf_index import MessageReply, TfidfIndex, pairs_of
+from tertulia.talk.bots.tfidf import TfidfBot, TfidfOptions
+from tertulia.talk.tfidf_index import MessageReply, TfidfIndex, _rows, mixed, pairs_of
 
 DIALOGUES = [
     Dialogue("1", (Turn("a", "do you sail"), Turn("b", "every week"), Turn("a", "how nice"))),
@@ -39,8 +40,32 @@ def test_vectors_have_unit_length_or_are_zero(index: TfidfIndex) -> None:
     assert lengths.tolist() == pytest.approx([1, 1, 0, 0])
 
 
+def similarity_of(index: TfidfIndex, text: str) -> np.ndarray:
+    scores = np.zeros(len(index.pair_of))
+    hits = index.search(index.query(text))
+    scores[hits.rows] = hits.scores
+    return scores
+
+
+def test_a_search_finds_what_the_product_of_matrices_does() -> None:
+    sampled = TfidfBot.build("", TfidfOptions()).index
+    rows = sampled.vectors([row.text for row in _rows(sampled.pairs)])
+    for text in ("do you have any pets?", "I, I and I again: do you sail", "quantum", "", "the " * 90 + "sea"):
+        expected = (sampled.vectors([text]) @ rows.T).toarray()[0]
+        assert similarity_of(sampled, text) == pytest.approx(expected, abs=1e-5)
+    own, persona = sampled.query("do you have any pets?"), sampled.query("i have two dogs. i sail.")
+    both = sampled.vectors(["do you have any pets?", "i have two dogs. i sail."]).toarray()
+    vector = both[0] + 0.5 * both[1]
+    expected = rows @ (vector / np.linalg.norm(vector))
+    hits = sampled.search(mixed(own, persona, 0.5))
+    assert hits.scores == pytest.approx(expected[hits.rows], abs=1e-5)
+    assert len(hits.rows) == np.count_nonzero(expected)
+    texts = ["two dogs and a cat", "", "the sea"]
+    assert sampled.products(own, texts) == pytest.approx(list(sampled.vectors(texts) @ both[0]), abs=1e-5)
+
+
 def test_similarity_is_the_cosine_with_each_message(index: TfidfIndex) -> None:
-    similarity = index.similarity(index.vectors(["do you sail"])).toarray()[0]
+    similarity = similarity_of(index, "do you sail")
     assert similarity.shape == (5,)
     assert similarity[1] == pytest.approx(1.0, abs=1e-6)
     assert 0 < similarity[4] < 1
@@ -62,9 +87,8 @@ def test_weights_agree_with_the_formula() -> None:
 def test_bigrams_count_if_requested() -> None:
     both = [MessageReply("not bad at all", "x y", "1"), MessageReply("bad not all at", "y x", "2")]
     plain, paired = (TfidfIndex.from_pairs(both, max_ngram=n) for n in (1, 2))
-    query = ["not bad at all"]
-    assert np.ptp(plain.similarity(plain.vectors(query)).toarray()) == pytest.approx(0, abs=1e-6)
-    first, second = paired.similarity(paired.vectors(query)).toarray()[0]
+    assert np.ptp(similarity_of(plain, "not bad at all")) == pytest.approx(0, abs=1e-6)
+    first, second = similarity_of(paired, "not bad at all")
     assert first > second
 
 
@@ -82,7 +106,9 @@ def test_a_saved_index_loads_the_same(index: TfidfIndex, tmp_path: Path) -> None
     assert loaded.max_ngram == index.max_ngram == 2
     query = ["do you bake", "a week"]
     assert (loaded.vectors(query) != index.vectors(query)).nnz == 0
-    assert (loaded.similarity(loaded.vectors(query)) != index.similarity(index.vectors(query))).nnz == 0
+    assert [similarity_of(loaded, text).tolist() for text in query] == [
+        similarity_of(index, text).tolist() for text in query
+    ]
 
 
 def test_saving_again_over_a_larger_index_leaves_nothing_behind(index: TfidfIndex, tmp_path: Path) -> None:

@@ -91,8 +91,8 @@ class BotTraits:
     reads_evidence: bool = False
     """Whether the evidence of a dialogue can change its replies; most bots were made without any, and ignore it."""
     instant: bool = False
-    """Whether a reply to a short text takes some tens of microseconds: such a bot may be asked on a thread that others
-    wait for, and by several threads at once."""
+    """Whether a reply to a short text takes less than a millisecond, whatever the text: such a bot may be asked on a
+    thread that others wait for, and by several threads at once."""
 
 
 @runtime_checkable

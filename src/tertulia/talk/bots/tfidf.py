@@ -15,8 +15,6 @@ from typing import ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field
-from scipy import sparse
-from sklearn.preprocessing import normalize
 
 from tertulia import __version__
 from tertulia.artefacts.manifest import is_complete
@@ -28,13 +26,15 @@ from tertulia.talk.bot import BotTraits
 from tertulia.talk.filters.base import NONE, make_filters
 from tertulia.talk.filters.retrieval import CONSIDERED, choose_filtered
 from tertulia.talk.repetition import SAID, evidence_candidates, persona_sentences, text_key
-from tertulia.talk.tfidf_index import TfidfIndex
+from tertulia.talk.tfidf_index import Hits, Query, TfidfIndex, mixed
 
 HEAD = 100
 """How many of the most similar rows are sorted first."""
 TRAIN, ALL = "train", "all"
 DRAWS = 20
 """How often a random reply is drawn before all are looked through for one that was not used."""
+INSTANT_ROWS = 10_000
+"""How large an index may be that is searched on a thread that others wait for."""
 MAX_DROPPED = 20
 """How many candidates that were used before a reply's record lists: in a long conversation there are ever more."""
 
@@ -76,7 +76,12 @@ class TfidfBot:
         self.options = options or TfidfOptions()
         self.filters = make_filters(self.options.filters)
         self.spec = spec
-        self.traits = BotTraits(reads_evidence=self.options.evidence)
+        self.traits = BotTraits(reads_evidence=self.options.evidence, instant=self._is_instant())
+
+    def _is_instant(self) -> bool:
+        """Whether a search of this index for a short text takes less than a millisecond, whatever the text."""
+        asks_more = self.options.context == "all" or self.options.evidence or bool(self.filters)
+        return not asks_more and len(self.index.pair_of) <= INSTANT_ROWS
 
     @classmethod
     def build(cls, target: str, options: TfidfOptions, /) -> Self:
@@ -93,12 +98,8 @@ class TfidfBot:
 
     def reply(self, asks: Sequence[Ask], /) -> list[Reply]:
         """The reply to the most similar message, unless it was already given in the conversation."""
-        if not asks:
-            return []
         start = time.perf_counter()
-        queries = self._queries(asks, self.options.persona_weight)
-        similarity = self.index.similarity(queries)
-        choices = [self._choose(ask, similarity[[row], :], queries[[row], :]) for row, ask in enumerate(asks)]
+        choices = [self._choose(ask, self._query(ask, self.options.persona_weight)) for ask in asks]
         seconds = time.perf_counter() - start
         return [
             Reply(
@@ -114,35 +115,29 @@ class TfidfBot:
 
     def score(self, asks: Sequence[Ask], candidates: Sequence[Sequence[str]], /) -> list[list[float]]:
         """Cosine of the query (messages and persona) with each candidate itself, which is how both papers rank."""
-        if not asks:
-            return []
-        queries = self._queries(asks, self.options.rank_persona_weight)
-        flat = self.index.vectors([text for texts in candidates for text in texts])
-        owner = np.repeat(np.arange(len(asks)), [len(texts) for texts in candidates])
-        scores = np.asarray(queries[owner].multiply(flat).sum(axis=1)).ravel()
-        ends = np.cumsum([len(texts) for texts in candidates])
-        return [part.tolist() for part in np.split(scores, ends[:-1])]
+        queries = (self._query(ask, self.options.rank_persona_weight) for ask in asks)
+        return [self.index.products(query, texts) for query, texts in zip(queries, candidates, strict=True)]
 
-    def _queries(self, asks: Sequence[Ask], persona_weight: float) -> sparse.csr_array:
-        messages = self.index.vectors([self._query_text(ask) for ask in asks])
-        persona = self.index.vectors([" ".join(persona_sentences(ask)) for ask in asks])
-        return sparse.csr_array(normalize(messages + persona_weight * persona))
+    def _query(self, ask: Ask, persona_weight: float) -> Query:
+        persona = self.index.query(" ".join(persona_sentences(ask)))
+        return mixed(self.index.query(self._query_text(ask)), persona, persona_weight)
 
     def _query_text(self, ask: Ask) -> str:
         return ask.last if self.options.context == "last" else "\n".join(turn.text for turn in ask.dialogue.turns)
 
-    def _choose(self, ask: Ask, similarity: sparse.csr_array, query: sparse.csr_array) -> "_Choice":
-        """The reply to one ask; `similarity` is its row, (1, rows of the index), with only the non-zero entries."""
+    def _choose(self, ask: Ask, query: Query) -> "_Choice":
+        """The reply to one ask."""
         rng = random.Random(ask.seed)
         used = {text_key(turn.text) for turn in ask.dialogue.turns}
         if not ask.dialogue.turns and self.index.openers:
             return self._draw(rng, self.index.openers, used, note="opened the conversation")
         from_evidence = self._from_evidence(ask, query, used) if self.options.evidence else []
-        if similarity.nnz == 0 and not from_evidence:
+        hits = self.index.search(query)
+        if not len(hits.rows) and not from_evidence:
             return self._draw(
                 rng, range(len(self.index.pairs)), used, note="none of the words are in its data: drew a random reply"
             )
-        candidates = self._candidates(similarity, _best_first(similarity.data, ask.seed), used)
+        candidates = self._candidates(hits, _best_first(hits.scores, ask.seed), used)
         candidates = tuple(sorted((*from_evidence, *candidates), key=lambda candidate: -(candidate.score or 0.0)))
         fresh = [candidate for candidate in candidates if candidate.dropped is None]
         if self.filters:
@@ -154,31 +149,31 @@ class TfidfBot:
         chosen = fresh[(ask.attempt - 1) % len(fresh)]
         return _Choice(chosen.text, chosen.score, candidates, None)
 
-    def _candidates(self, similarity: sparse.csr_array, order: Iterable[int], used: set[str]) -> tuple[Candidate, ...]:
+    def _candidates(self, hits: Hits, order: Iterable[int], used: set[str]) -> tuple[Candidate, ...]:
         """The best replies, without duplicates; those that the conversation contains already are dropped."""
         candidates: list[Candidate] = []
         texts: set[str] = set()
         kept = 0
         for entry in order:
-            pair = self.index.pairs[self.index.pair_of[similarity.indices[entry]]]
+            pair = self.index.pairs[self.index.pair_of[hits.rows[entry]]]
             key = text_key(pair.reply)
             if key in texts:
                 continue
             texts.add(key)
             dropped = SAID if key in used else None
             if dropped is None or len(candidates) - kept < MAX_DROPPED:
-                candidates.append(Candidate(pair.reply, float(similarity.data[entry]), dropped, pair.source))
+                candidates.append(Candidate(pair.reply, float(hits.scores[entry]), dropped, pair.source))
             kept += dropped is None
             if kept >= (max(self.options.candidates, CONSIDERED) if self.filters else self.options.candidates):
                 break
         return tuple(candidates)
 
-    def _from_evidence(self, ask: Ask, query: sparse.csr_array, used: set[str]) -> list[Candidate]:
+    def _from_evidence(self, ask: Ask, query: Query, used: set[str]) -> list[Candidate]:
         """The sentences of the evidence that share a word with the query."""
         sentences = evidence_candidates(ask)
-        scores = np.asarray((self.index.vectors([one.text for one in sentences]) @ query.T).todense()).ravel()
+        scores = self.index.products(query, [one.text for one in sentences])
         return [
-            replace(one, score=float(score), dropped=SAID if text_key(one.text) in used else None)
+            replace(one, score=score, dropped=SAID if text_key(one.text) in used else None)
             for one, score in zip(sentences, scores, strict=True)
             if score > 0
         ]
