@@ -40,11 +40,11 @@ def base(tiny_models: Any, request: pytest.FixtureRequest) -> str:
     return str(tiny_models.make(request.param, **KINDS[request.param]))
 
 
-def changed(base: str, seed: int = 1, **config: Any) -> FinetunedGenerator:
+def changed(base: str, seed: int = 1, noise: float = 0.2, **config: Any) -> FinetunedGenerator:
     """A model as training would leave it: adapters that do something."""
     torch.manual_seed(seed)
     model = FinetunedGenerator.untrained(TuningConfig(rank=2, evidence_words=2, **config), base)
-    model.load_state_dict({name: value + 0.2 * torch.randn_like(value) for name, value in model.state_dict().items()})
+    model.load_state_dict({name: value + noise * torch.randn_like(value) for name, value in model.state_dict().items()})
     return model.eval()
 
 
@@ -248,3 +248,24 @@ def test_a_template_that_reorders_messages_is_refused(tiny_models: Any) -> None:
         chat.tokenizer.chat_template = template
         with pytest.raises(UsageError, match=message):
             DialogueLayout(chat)
+
+
+@pytest.mark.parametrize("tune", ["lora", "full"])
+def test_rounding_what_is_frozen_trains_the_same_and_is_undone(base: str, tune: str) -> None:
+    model = changed(base, noise=0.02, tune=tune, frozen_layers=1)
+    before = {name: value.clone() for name, value in model.model.state_dict().items()}
+
+    def trained() -> tuple[float, float]:
+        model.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss, _ = model.loss(VIEWS, "all")
+        loss.backward()
+        return loss.item(), sum(float(p.grad.norm()) for p in model.parameters() if p.grad is not None)
+
+    plain = trained()
+    model.round_frozen(True)
+    assert trained() == pytest.approx(plain, rel=0.02)
+    assert any(value.dtype == torch.bfloat16 for value in model.model.state_dict().values())
+    model.round_frozen(False)
+    assert all(torch.equal(value, before[name]) for name, value in model.model.state_dict().items())
+    assert logits(model.model, [1, 2, 3]).dtype == torch.float32

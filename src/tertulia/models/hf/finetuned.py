@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
+from torch import nn
 
 from tertulia.core.config import validate
 from tertulia.core.errors import BotError, UsageError
@@ -23,7 +24,7 @@ from tertulia.models.generator import DialogueView, TargetTurns
 from tertulia.models.hf.chat_model import ChatModel
 from tertulia.models.hf.generator import SHIFT, Chain, HuggingFaceGenerator, Prompt
 from tertulia.models.hf.layout import DialogueLayout
-from tertulia.models.hf.lora import TuningConfig, merge, prepare
+from tertulia.models.hf.lora import TuningConfig, linear_layers, merge, prepare
 from tertulia.models.hf.packaged import unpack
 
 SMOLLM2 = "smollm2"
@@ -52,6 +53,9 @@ class FinetunedGenerator(HuggingFaceGenerator):
         self.config, self.base = config, base
         prepare(self.model, config)
         self.trained = tuple(name for name, p in self.model.named_parameters() if p.requires_grad)
+        self._rounded = False
+        self._exact: list[tuple[nn.Parameter, torch.Tensor]] = []  # matrices that are rounded now, and what they were
+        self._attention = str(self.model.config._attn_implementation)
 
     @classmethod
     def untrained(cls, config: TuningConfig, base: str) -> Self:
@@ -80,6 +84,27 @@ class FinetunedGenerator(HuggingFaceGenerator):
         targets = [ids[i] for (ids, _), some in zip(streams, positions, strict=True) for i in some]
         target = torch.tensor(targets, device=logits.device)
         return torch.nn.functional.cross_entropy(logits.float(), target, reduction="sum"), len(targets)
+
+    def round_frozen(self, rounded: bool) -> None:
+        """Keep the frozen matrices in bfloat16 for training in it, or as they were.
+
+        Autocast computes with the same rounded numbers, but rounds all of them again in every pass. On a CPU, attention
+        is computed step by step then: the fused one takes twice as long in bfloat16. Both save a fifth of an update.
+        """
+        if rounded == self._rounded:
+            return
+        self._rounded = rounded
+        if rounded:
+            frozen = [self.model.get_submodule(name).weight for name in linear_layers(self.model)]
+            self._exact = [(weight, weight.data) for weight in frozen if not weight.requires_grad]
+            for weight, exact in self._exact:
+                weight.data = exact.to(torch.bfloat16)
+        else:
+            for weight, exact in self._exact:
+                weight.data = exact
+            self._exact = []
+        if self.model.device.type == "cpu":
+            self.model.set_attn_implementation("eager" if rounded else self._attention)
 
     @property
     def max_length(self) -> int:

@@ -9,6 +9,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import torch
 from pydantic import Field
 
 from tertulia.core.dialogue import Dialogue, PersonaScope
@@ -144,9 +145,11 @@ class FinetuneTask(TrainingTask):
 
     def loss(self, batch: list[DialogueView]) -> Loss:
         """Mean over the tokens of the target turns."""
+        self.model.round_frozen(torch.is_autocast_enabled(self.model.chat.lm.device.type))
         total, count = self.model.loss(batch, self.config.learn)
         return Loss(total / max(1, count), count)
 
     def validate(self) -> Mapping[str, float]:
         """Perplexity of the turns of the speaker that the model replies for, per word and per token."""
+        self.model.round_frozen(False)
         return perplexity(likelihoods(self.model, self.data.valid))
