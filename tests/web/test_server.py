@@ -103,6 +103,60 @@ def test_a_killed_server_loses_no_message(tmp_path: Path, serve: Any, visitor: A
         assert again.post(conversation, "regenerate", key="k2").json()["bot"]["text"] == "1 2 3 "
 
 
+INSTANT = """
+import sys
+from tertulia.store import Database
+from tertulia.talk.spec import make_bot
+from tertulia.web.app import create_app
+from tertulia.web.server import serve
+
+bots = {name: make_bot(name) for name in ("generic", "tfidf")}
+assert all(bot.traits.instant for bot in bots.values())
+with Database.open(sys.argv[1]) as database:
+    serve(create_app(bots, database), port=0, ready=lambda url: print(url, flush=True))
+"""
+
+
+def test_a_killed_server_loses_no_message_that_was_stored_with_its_reply(
+    tmp_path: Path, serve: Any, visitor: Any
+) -> None:
+    """Six visitors talk with instant bots until the server is killed: what they were told is there, and whole."""
+    command = [sys.executable, "-c", INSTANT, f"sqlite:///{tmp_path / 'chat.db'}"]
+    told: dict[str, list[Any]] = {}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        pages = [visitor(url) for _ in range(6)]
+        conversations = [page.begin(("generic", "tfidf")[i % 2]) for i, page in enumerate(pages)]
+
+        def talk(page: Any, conversation: str) -> None:
+            for number in range(100_000):
+                try:
+                    response = page.post(conversation, text=f"do you sail, {number}?", key=f"key-{number}")
+                except httpx.HTTPError:
+                    return
+                assert response.status_code == 200
+                told.setdefault(conversation, []).append(response.json())
+
+        threads = [threading.Thread(target=talk, args=pair) for pair in zip(pages, conversations, strict=True)]
+        for thread in threads:
+            thread.start()
+        while min((len(told.get(conversation, ())) for conversation in conversations)) < 20:
+            time.sleep(0.01)
+        process.kill()
+        for thread in threads:
+            thread.join()
+    with serve(tmp_path / "chat.db") as url:
+        for page, conversation in zip(pages, conversations, strict=True):
+            again = visitor(url)
+            again.http.cookies = page.http.cookies
+            turns = again.get(conversation)["turns"]
+            expected = [turn for exchange in told[conversation] for turn in (exchange["user"], exchange["bot"])]
+            assert turns[: len(expected)] == expected
+            assert len(turns) - len(expected) in (0, 2), "the last message was stored, but nobody was told"
+            assert {turn["status"] for turn in turns if turn["speaker"] != "user"} == {"done"}, "never half of a pair"
+
+
 PROGRAM = """
 import sys
 from tertulia.store import Database

@@ -38,14 +38,6 @@ Query = Mapping[int, float]
 """The weights of a text's known terms, by their columns."""
 
 
-class Hits(NamedTuple):
-    """The rows of the index that share a term with a query."""
-
-    rows: np.ndarray
-    scores: np.ndarray
-    """Their cosines with the query."""
-
-
 class TfidfIndex:
     """Pairs of message and reply, and the tf-idf rows of the messages."""
 
@@ -99,16 +91,14 @@ class TfidfIndex:
         )
         return _unit({column: (1 + math.log(count)) * self._idf[column] for column, count in counts.items()})
 
-    def search(self, query: Query) -> Hits:
-        """The rows that share a term with a query of unit length."""
+    def search(self, query: Query) -> np.ndarray:
+        """The cosine of each row of the index with a query of unit length."""
         spans = [slice(self._starts[column], self._starts[column + 1]) for column in query]
         if not spans:
-            return Hits(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32))
+            return np.zeros(len(self.pair_of))
         rows = np.concatenate([self._rows[span] for span in spans])
         products = [weight * self._weights[span] for weight, span in zip(query.values(), spans, strict=True)]
-        scores = np.bincount(rows, np.concatenate(products), minlength=len(self.pair_of))
-        found = np.flatnonzero(scores)
-        return Hits(found, scores[found].astype(np.float32))
+        return np.bincount(rows, np.concatenate(products), minlength=len(self.pair_of))
 
     def products(self, query: Query, texts: Sequence[str]) -> list[float]:
         """The cosine of a query of unit length with each text."""

@@ -26,7 +26,7 @@ from tertulia.talk.bot import BotTraits
 from tertulia.talk.filters.base import NONE, make_filters
 from tertulia.talk.filters.retrieval import CONSIDERED, choose_filtered
 from tertulia.talk.repetition import SAID, evidence_candidates, persona_sentences, text_key
-from tertulia.talk.tfidf_index import Hits, Query, TfidfIndex, mixed
+from tertulia.talk.tfidf_index import Query, TfidfIndex, mixed
 
 HEAD = 100
 """How many of the most similar rows are sorted first."""
@@ -127,17 +127,15 @@ class TfidfBot:
 
     def _choose(self, ask: Ask, query: Query) -> "_Choice":
         """The reply to one ask."""
-        rng = random.Random(ask.seed)
         used = {text_key(turn.text) for turn in ask.dialogue.turns}
         if not ask.dialogue.turns and self.index.openers:
-            return self._draw(rng, self.index.openers, used, note="opened the conversation")
+            return self._draw(ask.seed, self.index.openers, used, note="opened the conversation")
         from_evidence = self._from_evidence(ask, query, used) if self.options.evidence else []
-        hits = self.index.search(query)
-        if not len(hits.rows) and not from_evidence:
-            return self._draw(
-                rng, range(len(self.index.pairs)), used, note="none of the words are in its data: drew a random reply"
-            )
-        candidates = self._candidates(hits, _best_first(hits.scores, ask.seed), used)
+        scores = self.index.search(query)
+        if not from_evidence and not scores.any():
+            every, note = range(len(self.index.pairs)), "none of the words are in its data: drew a random reply"
+            return self._draw(ask.seed, every, used, note=note)
+        candidates = self._candidates(scores, _best_first(scores, ask.seed), used)
         candidates = tuple(sorted((*from_evidence, *candidates), key=lambda candidate: -(candidate.score or 0.0)))
         fresh = [candidate for candidate in candidates if candidate.dropped is None]
         if self.filters:
@@ -149,20 +147,20 @@ class TfidfBot:
         chosen = fresh[(ask.attempt - 1) % len(fresh)]
         return _Choice(chosen.text, chosen.score, candidates, None)
 
-    def _candidates(self, hits: Hits, order: Iterable[int], used: set[str]) -> tuple[Candidate, ...]:
+    def _candidates(self, scores: np.ndarray, order: Iterable[int], used: set[str]) -> tuple[Candidate, ...]:
         """The best replies, without duplicates; those that the conversation contains already are dropped."""
         candidates: list[Candidate] = []
         texts: set[str] = set()
         kept = 0
-        for entry in order:
-            pair = self.index.pairs[self.index.pair_of[hits.rows[entry]]]
+        for row in order:
+            pair = self.index.pairs[self.index.pair_of[row]]
             key = text_key(pair.reply)
             if key in texts:
                 continue
             texts.add(key)
             dropped = SAID if key in used else None
             if dropped is None or len(candidates) - kept < MAX_DROPPED:
-                candidates.append(Candidate(pair.reply, float(hits.scores[entry]), dropped, pair.source))
+                candidates.append(Candidate(pair.reply, float(scores[row]), dropped, pair.source))
             kept += dropped is None
             if kept >= (max(self.options.candidates, CONSIDERED) if self.filters else self.options.candidates):
                 break
@@ -178,8 +176,8 @@ class TfidfBot:
             if score > 0
         ]
 
-    def _draw(self, rng: random.Random, indices: Sequence[int], used: set[str], *, note: str) -> "_Choice":
-        pair = self.index.pairs[self._draw_unused(rng, indices, used)]
+    def _draw(self, seed: int, indices: Sequence[int], used: set[str], *, note: str) -> "_Choice":
+        pair = self.index.pairs[self._draw_unused(random.Random(seed), indices, used)]
         return _Choice(pair.reply, 0.0, (Candidate(pair.reply, 0.0, None, pair.source),), note)
 
     def _draw_unused(self, rng: random.Random, indices: Sequence[int], used: set[str]) -> int:
@@ -205,16 +203,18 @@ def _split_of(target: str, split: str) -> str | None:
 
 
 def _best_first(scores: np.ndarray, seed: int) -> Iterator[int]:
-    """Indices by descending score; ties are in a random order given by the seed, never in the order of the data.
+    """Indices of the scores above 0, descending; ties are in a random order given by the seed, never in the order of
+    the data.
 
     Callers rarely need more than the first few, so the rest is sorted only when it is reached.
     """
-    draw = np.random.default_rng(seed).random(len(scores))
-    rest, size = np.arange(len(scores)), HEAD
+    rng = np.random.default_rng(seed)
+    rest, size = np.flatnonzero(scores > 0), HEAD
     while len(rest):  # each part is four times as long as the one before it
-        floor = np.partition(scores[rest], -size)[-size] if len(rest) > size else -np.inf
-        part, rest, size = rest[scores[rest] >= floor], rest[scores[rest] < floor], 4 * size
-        yield from part[np.lexsort((draw[part], -scores[part]))].tolist()
+        values = scores[rest]
+        is_best = values >= (np.partition(values, -size)[-size] if len(rest) > size else 0.0)
+        part, rest, size = rest[is_best], rest[~is_best], 4 * size
+        yield from part[np.lexsort((rng.random(len(part)), -scores[part]))].tolist()
 
 
 class _Choice(NamedTuple):
