@@ -156,6 +156,21 @@ def test_a_bot_unlike_the_training_bots_is_reported(config: HybridConfig, tmp_pa
         run_hybrid(HybridConfig(apply=tmp_path / "model", selfplay=tmp_path / "fewer"))
 
 
+def test_only_what_self_play_has_becomes_a_feature_unless_named(config: HybridConfig, tmp_path: Path) -> None:
+    """Chats with people also have personas, whose metrics self-play may lack: the rest is used, and said."""
+    played = selfplay_run()
+    unknown = [replace(s, values=(math.nan,) * len(s.values)) if s.metric == "noise" else s for s in played.scores]
+    for scores in ([s for s in played.scores if s.metric != "noise"], unknown):
+        save_run(replace(played, scores=tuple(scores)), tmp_path / "fewer")
+        fewer = config.model_copy(update={"selfplay": tmp_path / "fewer"})
+        run = run_hybrid(fewer)
+        assert run.details["features"] == [name for name in WEIGHTS if name != "noise"]
+        assert "self-play has no such values: noise." in run.notes[0]
+    save_run(replace(played, scores=tuple(s for s in played.scores if s.metric != "noise")), tmp_path / "fewer")
+    with pytest.raises(DataError, match="has no 'noise'"):
+        run_hybrid(fewer.model_copy(update={"features": tuple(WEIGHTS)}))
+
+
 def test_mistakes_are_named(config: HybridConfig) -> None:
     with pytest.raises(UsageError, match="fitted on ratings and metrics"):
         run_hybrid(HybridConfig())

@@ -13,7 +13,7 @@ then the line is an extrapolation.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -73,7 +73,7 @@ class HybridConfig(Config):
     aspect: str | None = None
     """What people rated and the metric is to predict; by default quality or overall."""
     features: Annotated[Strings, Cli("--feature")] = ()
-    """Metrics to combine, one per option; by default all of --metrics."""
+    """Metrics to combine, one per option; by default all of --metrics that vary, and that --selfplay has too."""
     level: Literal["dialogue", "turn"] = "dialogue"
     """Whether conversations or single replies were rated."""
     method: FitMethod = "rank"
@@ -99,6 +99,8 @@ class HybridData:
     features: tuple[str, ...]
     rows: Floats
     """(units, features); nan where a metric has no value."""
+    left_out: tuple[str, ...] = ()
+    """Metrics that could not be features, because the run of self-play does not have them."""
 
     @property
     def ratings(self) -> Floats:
@@ -135,8 +137,8 @@ def run_hybrid(config: HybridConfig, progress: Progress | None = None) -> Judged
             hint="Give judged runs with --ratings RUN and --metrics RUN, or a saved model with --apply MODEL.",
         )
     progress.step("Reading")
-    data = read_hybrid_data(config)
     selfplay = load_run(config.selfplay) if config.selfplay else None
+    data = read_hybrid_data(config, selfplay)
     progress.step("Fitting", total=len(FIT_METHODS))
     run = judge_hybrid(data, selfplay, config, progress)
     if config.model is not None:
@@ -146,8 +148,11 @@ def run_hybrid(config: HybridConfig, progress: Progress | None = None) -> Judged
     return run
 
 
-def read_hybrid_data(config: HybridConfig) -> HybridData:
-    """Ratings and features of the units that have a rating of the aspect."""
+def read_hybrid_data(config: HybridConfig, selfplay: JudgedRun | None = None) -> HybridData:
+    """Ratings and features of the units that have a rating of the aspect.
+
+    Unless features are named, only what the run of self-play has can be one: the metric is to be applied to it.
+    """
     assert config.ratings is not None
     ratings = read_run(load_run(config.ratings), name=config.ratings.name)
     units: Sequence[RatedUnit] = ratings.conversations if config.level == "dialogue" else ratings.replies
@@ -160,7 +165,12 @@ def read_hybrid_data(config: HybridConfig) -> HybridData:
     for folder in config.metrics:
         for label, values in labelled_values(load_run(Path(folder))).items():
             columns[label] = {**columns.get(label, {}), **match_values(rated, values)}
-    return hybrid_data(rated, aspect, columns, features=config.features)
+    lacking: list[str] = []
+    if selfplay is not None and not config.features:
+        there = {name for name, values in labelled_values(selfplay).items() if _vary([*values.values()])}
+        lacking = [name for name, values in columns.items() if name not in there and _vary([*values.values()])]
+        columns = {name: values for name, values in columns.items() if name in there}
+    return replace(hybrid_data(rated, aspect, columns, features=config.features), left_out=tuple(lacking))
 
 
 def hybrid_data(
@@ -170,13 +180,17 @@ def hybrid_data(
     for name in features:
         if name not in columns:
             raise UnknownName("metric of these conversations", name, columns)
-    names = features or [name for name, values in columns.items() if len({*values.values()} - {math.nan}) > 1]
+    names = features or [name for name, values in columns.items() if _vary([*values.values()])]
     if not names:
         raise DataError("None of the metrics has values for the rated conversations.", hint="Judge the same ones.")
     if len({one.system for one in rated}) < 2:
         raise DataError("The ratings are all of one bot.", hint="Leaving bots out needs two of them at least.")
     rows = np.array([[columns[name].get(one.unit, math.nan) for name in names] for one in rated], dtype=np.float64)
     return HybridData(tuple(rated), aspect, tuple(names), rows)
+
+
+def _vary(values: Sequence[float]) -> bool:
+    return len({value for value in values if not math.isnan(value)}) > 1
 
 
 def choose_aspect(wanted: str | None, known: Sequence[str]) -> str:
@@ -385,4 +399,5 @@ def _note(data: HybridData) -> str:
         " metrics; every prediction is by a model that was fitted without the bot it is about. Least squares and ridge"
         " predict around the mean rating of the training bots, which is low where a good bot is left out: with few"
         " bots, compare them within a bot. Ranks have no such level."
+        + (f" Not used, because self-play has no such values: {', '.join(data.left_out)}." if data.left_out else "")
     )

@@ -175,14 +175,24 @@ def _held_out(table: Floats, column: int) -> tuple[Codes, Floats, Floats]:
 
 
 def fisher_interval(value: float, n: int, kind: CorrelationKind, *, level: float = LEVEL) -> tuple[float, float]:
-    """The interval of a correlation of n independent units by Fisher's transformation; nan where n is too small."""
+    """The interval of a correlation of n independent units by Fisher's transformation; nan where n is too small.
+
+    A perfect order of a few units is no certainty: for the interval it counts as half a step towards the next best
+    order (a continuity correction), where the formula would give [1, 1].
+
+    >>> low, high = fisher_interval(1.0, 5, "spearman")
+    >>> round(low, 2), high
+    (0.13, 1.0)
+    """
     degrees = n - 4 if kind == "kendall" else n - 3
     if degrees <= 0:
         return math.nan, math.nan
     numerator = {"pearson": 1.0, "spearman": 1 + value**2 / 2, "kendall": 0.437}[kind]
     half = float(special.ndtri((1 + level) / 2)) * math.sqrt(numerator / degrees)
-    centre = math.atanh(max(-1 + 1e-12, min(1 - 1e-12, value)))
-    return math.tanh(centre - half), math.tanh(centre + half)
+    step = {"pearson": 1e-12, "spearman": 6 / (n * (n**2 - 1)), "kendall": 2 / (n * (n - 1))}[kind]
+    centre = math.atanh(max(-1 + step, min(1 - step, value)))
+    low, high = math.tanh(centre - half), math.tanh(centre + half)
+    return -1.0 if value <= -1 + 1e-9 else low, 1.0 if value >= 1 - 1e-9 else high
 
 
 def p_value(x: Floats, y: Floats, kind: CorrelationKind) -> float:
