@@ -1,6 +1,7 @@
 """Metrics against people: a metric that people agree with, one that they do not, and runs read from a folder."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tertulia.judge.correlation_tables import read_rows
 from tertulia.judge.human_ratings import read_dstc
 from tertulia.judge.meta import MetaConfig, example_so_far, match_values, run_meta
 from tertulia.judge.runs import JudgedRun, Subject, save_run
+from tertulia.metrics import judge_labels
 from tertulia.metrics.metric import MetricInfo, ReplyExample
 from tertulia.metrics.overlap import F1
 
@@ -84,11 +86,18 @@ def test_scores_of_a_judged_run_are_matched_by_unit(ratings: Path, tmp_path: Pat
     units = tuple(one.unit for one in rated)
     values = tuple(float(np.mean(one.ratings["overall"])) for one in rated)
     judge = Score("any name", "strict", "verdict", units, values, units)
-    info = {"verdict": MetricInfo("verdict", "reply")}
-    save_run(JudgedRun("llm", {}, (Subject("any name"),), ("strict",), (judge,), info), tmp_path / "judge")
+    verdicts = [replace(judge, metric=metric.name) for metric in (judge_labels.RATING, judge_labels.UNPARSED)]
+    info = {
+        "verdict": MetricInfo("verdict", "reply"),
+        **{metric.name: metric.info for metric in (judge_labels.RATING, judge_labels.UNPARSED)},
+    }
+    scores = (judge, *verdicts)
+    save_run(JudgedRun("llm", {}, (Subject("any name"),), ("strict",), scores, info), tmp_path / "judge")
     run = run_meta(config(ratings, scores=(str(tmp_path / "judge"),), level=("turn",)))
     cells = {(r.metric, r.aspect): r.correlation for r in read_rows(run) if r.correlation.kind == "kendall"}
     assert cells["verdict (strict)", "overall"].estimate.value == pytest.approx(1)
+    assert cells["rating (judge) (strict)", "overall"].estimate.value == pytest.approx(1)
+    assert not any("unparsed" in metric for metric, _ in cells), "that says something about the judge, not the unit"
     foreign = Score("x", "", "verdict", ("other",), (1.0,), ("other",))
     save_run(JudgedRun("llm", {}, (Subject("x"),), ("",), (foreign,), info), tmp_path / "foreign")
     with pytest.raises(DataError, match="no units in common"):

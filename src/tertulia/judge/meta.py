@@ -44,6 +44,7 @@ from tertulia.metrics.agreement import UnitRating, krippendorff_alpha
 from tertulia.metrics.correlation import KINDS, correlations, rater_ceiling
 from tertulia.metrics.human import RATING
 from tertulia.metrics.intervals import RESAMPLES
+from tertulia.metrics.judge_labels import VERDICTS
 from tertulia.metrics.metric import ConversationExample, Metric, MetricInfo, ReplyExample
 from tertulia.metrics.registry import METRICS, metric_named
 
@@ -244,11 +245,12 @@ def read_scores(
 
 
 def values_by_metric(run: JudgedRun) -> dict[tuple[str, str], dict[tuple[str, str], float]]:
-    """By setting and metric, the value of each subject's units; ratings and metrics of whole sets are left out."""
+    """By setting and metric, the value of each subject's units; people's ratings, what is known about an automatic
+    judge, and metrics of whole sets are left out."""
     values: dict[tuple[str, str], dict[tuple[str, str], float]] = {}
     for score in run.scores:
         info = run.metrics[score.metric]
-        if info.unit == "rating" or info.reduction in ("pooled", "macro-f1", "auc"):
+        if (info.unit == "rating" and score.metric not in VERDICTS) or info.reduction in ("pooled", "macro-f1", "auc"):
             continue
         weights = score.weights or (1.0,) * len(score.units)
         for unit, value, weight in zip(score.units, score.values, weights, strict=True):

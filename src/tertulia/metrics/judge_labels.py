@@ -120,3 +120,5 @@ ORDER_AGREEMENT = _row("order agreement", "share of pairs with the same verdict 
 UNPARSED = _row("unparsed", "share of a judge's answers that cannot be read", _unparsed, better=False)
 ACCURACY = _row("accuracy", "share of units where a judge says what most people say", _numbers)
 BIAS = _row("bias", "how much higher a judge rates than people do", _numbers, better=None)
+VERDICTS = frozenset(metric.name for metric in (SENSIBLENESS, SPECIFICITY, SSA, RATING, YES, WINS))
+"""What a judge says about units, unlike what is said about the judge."""
