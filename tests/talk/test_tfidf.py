@@ -12,6 +12,7 @@ from tertulia.core.reply import Ask, Reply
 from tertulia.corpus.load import save_dialogues
 from tertulia.talk.bot import RankingBot
 from tertulia.talk.bots.tfidf import TfidfBot, TfidfOptions
+from tertulia.talk.repetition import SaidTexts
 from tertulia.talk.spec import make_bot
 from tertulia.talk.tfidf_index import TfidfIndex
 
@@ -269,3 +270,14 @@ def test_only_a_small_index_and_a_plain_search_are_instant(bot: TfidfBot, monkey
         assert not TfidfBot(bot.index, options).traits.instant
     monkeypatch.setattr("tertulia.talk.bots.tfidf.INSTANT_ROWS", len(bot.index.pair_of) - 1)
     assert not TfidfBot(bot.index).traits.instant
+
+
+def test_what_was_said_is_remembered_as_long_as_the_turns_are_the_same() -> None:
+    said, turns = SaidTexts(max_conversations=1), [Turn("ana", "One."), Turn("bot", "Two.")]
+    assert said.keys(Dialogue("d", tuple(turns))) == {"one", "two"}
+    assert said.keys(Dialogue("d", (*turns, Turn("ana", "Three.")))) == {"one", "two", "three"}
+    edited = (Turn("ana", "Other."), turns[1], Turn("ana", "Three."))
+    assert said.keys(Dialogue("d", edited)) == {"other", "two", "three"}
+    assert said.keys(Dialogue("d", (turns[0],))) == {"one"}
+    assert said.keys(Dialogue("e", (turns[1],))) == {"two"}
+    assert said.keys(Dialogue("d", tuple(turns))) == {"one", "two"}, "another conversation has taken its place"

@@ -1,10 +1,14 @@
 """What retrieval bots share: personas and evidence as they are shown them, and checks against repeating the
 conversation."""
 
+from collections import OrderedDict
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
+from threading import Lock
 
+from tertulia.core.dialogue import Dialogue, Turn
 from tertulia.core.reply import Ask, Candidate
 from tertulia.core.text import sentences, words
 
@@ -52,6 +56,37 @@ def evidence_candidates(ask: Ask) -> list[Candidate]:
 def text_key(text: str) -> str:
     """A key that is equal for texts that differ only in case, white space and punctuation."""
     return " ".join(words(text)) or text
+
+
+class SaidTexts:
+    """The text keys of the turns of recent conversations, so that a long one is not gone through for every message.
+
+    A conversation goes on where it was if its turns are the same objects. Thread-safe.
+
+    >>> from tertulia.core.dialogue import Dialogue, Turn
+    >>> said, first = SaidTexts(), Turn("ana", "Hi!")
+    >>> sorted(said.keys(Dialogue("d", (first,)))), sorted(said.keys(Dialogue("d", (first, Turn("bot", "Hello.")))))
+    (['hi'], ['hello', 'hi'])
+    """
+
+    def __init__(self, max_conversations: int = 1000) -> None:
+        self._max = max_conversations
+        self._kept: OrderedDict[str, tuple[tuple[Turn, ...], set[str]]] = OrderedDict()
+        self._lock = Lock()
+
+    def keys(self, dialogue: Dialogue) -> AbstractSet[str]:
+        """Of all turns; the set grows with the conversation."""
+        turns = dialogue.turns
+        with self._lock:
+            before, keys = self._kept.pop(dialogue.id, ((), set[str]()))
+            count = len(before)
+            if count > len(turns) or (count and (turns[count - 1] is not before[-1] or turns[:count] != before)):
+                keys, count = set(), 0
+            keys.update([text_key(turn.text) for turn in turns[count:]])
+            self._kept[dialogue.id] = turns, keys
+            if len(self._kept) > self._max:
+                self._kept.popitem(last=False)
+            return keys
 
 
 def overlap(one: Iterable[str], other: Iterable[str]) -> float:

@@ -50,7 +50,7 @@ class TfidfIndex:
         self._vectorizer.idf_ = idf
         self.openers = [i for i, pair in enumerate(self.pairs) if not pair.message]
         rows = list(_rows(self.pairs))
-        self.pair_of = np.array([row.pair for row in rows], dtype=np.int64)
+        self.pair_of = [row.pair for row in rows]
         """The pair of each row of the index: a message has one row, and another one for its last sentence alone."""
         by_term = sparse.csr_array(self.vectors([row.text for row in rows]).T)
         self._starts: list[int] = by_term.indptr.tolist()  # where in the next two the rows of each term begin

@@ -9,7 +9,9 @@ baseline of the Ubuntu Dialogue Corpus (arXiv 1506.08909).
 import random
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple, Self
 
@@ -25,7 +27,7 @@ from tertulia.corpus.load import SAMPLE, load_dialogues
 from tertulia.talk.bot import BotTraits
 from tertulia.talk.filters.base import NONE, make_filters
 from tertulia.talk.filters.retrieval import CONSIDERED, choose_filtered
-from tertulia.talk.repetition import SAID, evidence_candidates, persona_sentences, text_key
+from tertulia.talk.repetition import SAID, SaidTexts, evidence_candidates, persona_sentences, text_key
 from tertulia.talk.tfidf_index import Query, TfidfIndex, mixed
 
 HEAD = 100
@@ -35,7 +37,7 @@ DRAWS = 20
 """How often a random reply is drawn before all are looked through for one that was not used."""
 INSTANT_ROWS = 10_000
 """How large an index may be that is searched on a thread that others wait for."""
-MAX_DROPPED = 20
+MAX_DROPPED = 5
 """How many candidates that were used before a reply's record lists: in a long conversation there are ever more."""
 
 
@@ -75,6 +77,8 @@ class TfidfBot:
         self.index = index
         self.options = options or TfidfOptions()
         self.filters = make_filters(self.options.filters)
+        self._said = SaidTexts()
+        self._keys: list[str | None] = [None] * len(index.pairs)
         self.spec = spec
         self.traits = BotTraits(reads_evidence=self.options.evidence, instant=self._is_instant())
 
@@ -127,7 +131,7 @@ class TfidfBot:
 
     def _choose(self, ask: Ask, query: Query) -> "_Choice":
         """The reply to one ask."""
-        used = {text_key(turn.text) for turn in ask.dialogue.turns}
+        used = self._said.keys(ask.dialogue)
         if not ask.dialogue.turns and self.index.openers:
             return self._draw(ask.seed, self.index.openers, used, note="opened the conversation")
         from_evidence = self._from_evidence(ask, query, used) if self.options.evidence else []
@@ -135,8 +139,8 @@ class TfidfBot:
         if not from_evidence and not scores.any():
             every, note = range(len(self.index.pairs)), "none of the words are in its data: drew a random reply"
             return self._draw(ask.seed, every, used, note=note)
-        candidates = self._candidates(scores, _best_first(scores, ask.seed), used)
-        candidates = tuple(sorted((*from_evidence, *candidates), key=lambda candidate: -(candidate.score or 0.0)))
+        found = [*from_evidence, *self._candidates(scores, _best_first(scores, ask.seed), used)]
+        candidates = tuple(sorted(found, key=lambda candidate: -(candidate.score or 0.0)))
         fresh = [candidate for candidate in candidates if candidate.dropped is None]
         if self.filters:
             choice, listed = choose_filtered(self.filters, ask, candidates, listed=self.options.candidates)
@@ -147,26 +151,36 @@ class TfidfBot:
         chosen = fresh[(ask.attempt - 1) % len(fresh)]
         return _Choice(chosen.text, chosen.score, candidates, None)
 
-    def _candidates(self, scores: np.ndarray, order: Iterable[int], used: set[str]) -> tuple[Candidate, ...]:
+    def _candidates(self, scores: np.ndarray, parts: Iterable[list[int]], used: AbstractSet[str]) -> list[Candidate]:
         """The best replies, without duplicates; those that the conversation contains already are dropped."""
-        candidates: list[Candidate] = []
-        texts: set[str] = set()
-        kept = 0
-        for row in order:
-            pair = self.index.pairs[self.index.pair_of[row]]
-            key = text_key(pair.reply)
-            if key in texts:
-                continue
-            texts.add(key)
-            dropped = SAID if key in used else None
-            if dropped is None or len(candidates) - kept < MAX_DROPPED:
-                candidates.append(Candidate(pair.reply, float(scores[row]), dropped, pair.source))
-            kept += dropped is None
-            if kept >= (max(self.options.candidates, CONSIDERED) if self.filters else self.options.candidates):
-                break
-        return tuple(candidates)
+        wanted = max(self.options.candidates, CONSIDERED) if self.filters else self.options.candidates
+        pair_of, key_of = self.index.pair_of, self._keys
+        fresh: list[Candidate] = []
+        dropped: list[Candidate] = []
+        seen: set[str] = set()
+        for row in chain.from_iterable(parts):  # in a long conversation, hundreds of the best were used
+            number = pair_of[row]
+            key = key_of[number] or self._key(number)
+            if key in used:
+                if len(dropped) < MAX_DROPPED and key not in seen:
+                    seen.add(key)
+                    dropped.append(self._candidate(number, scores[row], SAID))
+            elif key not in seen:
+                seen.add(key)
+                fresh.append(self._candidate(number, scores[row], None))
+                if len(fresh) == wanted:
+                    break
+        return fresh + dropped
 
-    def _from_evidence(self, ask: Ask, query: Query, used: set[str]) -> list[Candidate]:
+    def _candidate(self, pair: int, score: float, dropped: str | None) -> Candidate:
+        return Candidate(self.index.pairs[pair].reply, float(score), dropped, self.index.pairs[pair].source)
+
+    def _key(self, pair: int) -> str:
+        """The key of a pair's reply, kept: in a long conversation the best replies are looked at again and again."""
+        key = self._keys[pair] = text_key(self.index.pairs[pair].reply)
+        return key
+
+    def _from_evidence(self, ask: Ask, query: Query, used: AbstractSet[str]) -> list[Candidate]:
         """The sentences of the evidence that share a word with the query."""
         sentences = evidence_candidates(ask)
         scores = self.index.products(query, [one.text for one in sentences])
@@ -176,11 +190,11 @@ class TfidfBot:
             if score > 0
         ]
 
-    def _draw(self, seed: int, indices: Sequence[int], used: set[str], *, note: str) -> "_Choice":
+    def _draw(self, seed: int, indices: Sequence[int], used: AbstractSet[str], *, note: str) -> "_Choice":
         pair = self.index.pairs[self._draw_unused(random.Random(seed), indices, used)]
         return _Choice(pair.reply, 0.0, (Candidate(pair.reply, 0.0, None, pair.source),), note)
 
-    def _draw_unused(self, rng: random.Random, indices: Sequence[int], used: set[str]) -> int:
+    def _draw_unused(self, rng: random.Random, indices: Sequence[int], used: AbstractSet[str]) -> int:
         """A random index whose reply was not used, or any if all were.
 
         Few replies were used, so drawing again is far cheaper than looking at all of them first.
@@ -202,8 +216,8 @@ def _split_of(target: str, split: str) -> str | None:
     return TRAIN if folder.is_dir() and any(file.name.startswith(TRAIN) for file in folder.iterdir()) else None
 
 
-def _best_first(scores: np.ndarray, seed: int) -> Iterator[int]:
-    """Indices of the scores above 0, descending; ties are in a random order given by the seed, never in the order of
+def _best_first(scores: np.ndarray, seed: int) -> Iterator[list[int]]:
+    """Indices of the scores above 0, descending, in parts; ties are in a random order by the seed, never in that of
     the data.
 
     Callers rarely need more than the first few, so the rest is sorted only when it is reached.
@@ -214,7 +228,7 @@ def _best_first(scores: np.ndarray, seed: int) -> Iterator[int]:
         values = scores[rest]
         is_best = values >= (np.partition(values, -size)[-size] if len(rest) > size else 0.0)
         part, rest, size = rest[is_best], rest[~is_best], 4 * size
-        yield from part[np.lexsort((rng.random(len(part)), -scores[part]))].tolist()
+        yield part[np.lexsort((rng.random(len(part)), -scores[part]))].tolist()
 
 
 class _Choice(NamedTuple):
