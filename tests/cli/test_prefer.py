@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 pytest.importorskip("peft")
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
 
-from tertulia.artefacts.files import fingerprint, sha256_of
-from tertulia.store import Database
-from tertulia.store.studies import StudyStore
-from tertulia.study.presets import study_from_toml
-from tertulia.study.units import make_units, read_items
+from tertulia.artefacts.files import fingerprint, sha256_of  # noqa: E402
+from tertulia.models.hf.finetuned import FinetunedGenerator  # noqa: E402
+from tertulia.store import Database  # noqa: E402
+from tertulia.store.studies import StudyStore  # noqa: E402
+from tertulia.study.presets import study_from_toml  # noqa: E402
+from tertulia.study.units import make_units, read_items  # noqa: E402
 
 Tertulia = Callable[..., Any]
 STUDY = 'preset = "pairwise-static"\nitems = "items.jsonl"\n[[bots]]\nname = "ann"\n[[bots]]\nname = "bob"\n'
@@ -95,6 +98,12 @@ def test_from_a_study_to_a_better_bot(tertulia: Tertulia, tiny_models: Any, tmp_
     assert figures["perplexity"]["before"] > 1
     talked = tertulia("selfplay", f"{run}?max_tokens=4", "-n", 1, "--turns", 2, "--out", tmp_path / "talk")
     assert talked.code == 0, talked.err
+    exported = tertulia("export", run, "--merged", tmp_path / "merged")
+    assert exported.code == 0, exported.err
+    plain = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
+    own = FinetunedGenerator.load(run).model
+    for name, weight in own.named_parameters():
+        torch.testing.assert_close(plain.get_parameter(name), weight)
 
 
 def test_bad_input_exits_with_2_and_leaves_nothing(tertulia: Tertulia, tiny_models: Any, tmp_path: Path) -> None:

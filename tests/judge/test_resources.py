@@ -24,9 +24,12 @@ HOSTILE = (
 
 
 def text_metrics() -> list[Metric]:
-    """All metrics of replies and conversations whose resources can be loaded by name; of a family, the one of 2."""
+    """All metrics of replies and conversations whose resources can be loaded by name; of a family, the one of 2; of the
+    follow-ups, which differ in their sentences alone, one."""
     metrics = []
     for row in METRICS.rows():
+        if row.name.startswith("follow-up") and row.name != "follow-up: overall":
+            continue
         metric = METRICS.get(row.name)
         if isinstance(metric, MetricFamily):
             numbers = range(2, 2 + sum(row.name.count(letter) for letter in "KMN"))

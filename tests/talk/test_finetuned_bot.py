@@ -78,3 +78,11 @@ def test_damage_and_wrong_bases_are_noticed(run: Path, tiny_models: Any, tmp_pat
     (damaged / "model.safetensors").write_bytes(b"x")
     with pytest.raises(DataError, match="damaged"):
         make_bot(str(damaged))
+
+
+def test_it_talks_in_the_format_that_its_device_is_good_at(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tertulia.talk.bots.finetuned.dtype_for", lambda device: torch.bfloat16)
+    bot = make_bot(f"{run}?max_tokens=4&engine=torch")
+    assert isinstance(bot, FinetunedBot)
+    assert {p.dtype for p in bot.model.parameters()} == {torch.bfloat16}
+    assert bot.reply([Ask(Dialogue("d", (Turn("user", "hi"),)))])[0].finish in ("stop", "length")

@@ -13,7 +13,7 @@ from tertulia.core.config import Config
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import UsageError
 from tertulia.models.checkpoint import read_manifest
-from tertulia.models.device import resolve_device
+from tertulia.models.device import dtype_for, resolve_device
 from tertulia.models.hf.finetuned import FinetunedGenerator
 from tertulia.models.hf.generator import ChatGenerator
 from tertulia.models.llamacpp.generator import load_finetuned, why_not
@@ -59,5 +59,6 @@ def load_run(folder: Path, options: FinetunedOptions) -> tuple[ChatGenerator, Ma
     if options.engine != "torch" and use_llamacpp(options, obstacle=why_not(folder, options.base)):
         fast = load_finetuned(folder, engine_config(options))
         return fast, fast.provenance
-    model = FinetunedGenerator.load(folder, base=options.base).to(resolve_device(options.device))
+    device = resolve_device(options.device)
+    model = FinetunedGenerator.load(folder, base=options.base).to(device, dtype_for(device))
     return model, torch_provenance()
