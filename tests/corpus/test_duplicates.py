@@ -52,9 +52,7 @@ def test_agrees_with_comparing_all_pairs():
     rng = random.Random(3)
     base = [random_text(rng, 12) for _ in range(30)]
     noisy = [" ".join(w if rng.random() > 0.1 else "x" for w in rng.choice(base).split()) for _ in range(60)]
-    expected = {
-        (i, j) for i, a in enumerate(base) for j, b in enumerate(noisy) if jaccard(a, b) >= 0.7
-    }
+    expected = {(i, j) for i, a in enumerate(base) for j, b in enumerate(noisy) if jaccard(a, b) >= 0.7}
     assert expected
     assert {(a.left, a.right) for a in similar_pairs(base, noisy, threshold=0.7)} == expected
 
@@ -71,7 +69,9 @@ def test_hashes_are_the_same_on_every_machine():
 
 @settings(max_examples=80, deadline=None)
 @given(
-    st.lists(st.lists(st.one_of(st.text(), st.sampled_from(["a b", "To be, or", "x" * 70 + " y", "日本 の"])), max_size=4)),
+    st.lists(
+        st.lists(st.one_of(st.text(), st.sampled_from(["a b", "To be, or", "x" * 70 + " y", "日本 の"])), max_size=4)
+    ),
     st.integers(1, 4),
 )
 def test_n_grams_of_all_texts_at_once_are_those_of_each(texts, n):

@@ -21,7 +21,7 @@ from tertulia.core.progress import Progress
 from tertulia.corpus.engines.base import Engine
 from tertulia.corpus.parts import Part
 from tertulia.corpus.scale import PART_SHIFT, Addresses
-from tertulia.corpus.shingles import BANDS, Hashes, ShingleSets, band_keys, joined_shingle_sets, signatures
+from tertulia.corpus.shingles import BANDS, Hashes, band_keys, joined_shingle_sets, signatures
 
 RANGE_TEXTS = 100_000
 """Texts per range of keys: about 50 MB of keys and addresses."""
@@ -41,8 +41,8 @@ def ranges_for(parts: Sequence[Part]) -> int:
 class SketchWriter:
     """Writes what is needed to find the near-duplicates of the texts of one part."""
 
-    def __init__(self, work: Path, part: int, ranges: int) -> None:
-        self._work, self._part, self._ranges = work, part, ranges
+    def __init__(self, work: Path, part: int, ranges: int, *, min_words: int = 1) -> None:
+        self._work, self._part, self._ranges, self._min_words = work, part, ranges, min_words
         self._values = (work / f"sets-{part:06d}.bin").open("wb")
         self._ends: list[NDArray[np.int64]] = [np.zeros(1, np.int64)]
         self._keys: list[NDArray[np.uint64]] = []
@@ -50,7 +50,7 @@ class SketchWriter:
 
     def add(self, texts: Sequence[Sequence[str]]) -> None:
         """The next texts of the part, in pieces: the turns of dialogues."""
-        sets = joined_shingle_sets(texts)
+        sets = joined_shingle_sets(texts, min_words=self._min_words)
         self._values.write(sets.values.tobytes())
         self._ends.append(sets.offsets[1:] + self._ends[-1][-1])
         self._keys.append(band_keys(signatures(sets)))
@@ -286,9 +286,3 @@ def _similarities(own: Hashes, others: list[Hashes]) -> NDArray[np.float64]:
     indices = np.minimum(np.searchsorted(own, values), len(own) - 1)
     shared = np.add.reduceat((own[indices] == values).astype(np.int64), np.cumsum(lengths) - lengths)
     return np.asarray(shared / (lengths + len(own) - shared))
-
-
-def similarity_of(sets: ShingleSets, i: int, j: int) -> float:
-    """The Jaccard similarity of two of many sets; 0 if either is empty."""
-    a, b = sets.of(i), sets.of(j)
-    return float(_similarities(a, [b])[0]) if len(a) and len(b) else 0.0

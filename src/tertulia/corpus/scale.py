@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from tertulia.artefacts.files import atomic_write, exclusive_lock
-from tertulia.core.codec import dialogue_from_json, dialogue_to_json, dump_line, exchange_to_json
+from tertulia.core.codec import dialogue_from_json, dialogue_to_json, dump_line, exchange_from_json, exchange_to_json
 from tertulia.core.config import Config
 from tertulia.core.dialogue import Dialogue
 from tertulia.core.errors import DataError
@@ -28,7 +28,7 @@ from tertulia.corpus.engines.base import Engine, InProcess
 from tertulia.corpus.engines.pool import Pool
 from tertulia.corpus.engines.ray import RayEngine
 from tertulia.corpus.parts import Part
-from tertulia.corpus.readers.base import Item
+from tertulia.corpus.readers.base import Holds, Item
 from tertulia.corpus.shards import write_parquet
 
 Addresses = NDArray[np.uint64]
@@ -38,6 +38,8 @@ PART_SHIFT = np.uint64(40)
 _LOCAL = np.uint64((1 << 40) - 1)
 WORK = "_work"
 _LOCK = "lock"
+_SMALL = 20_000
+"""Corpora of fewer dialogues, by estimate, are worked on in this process."""
 _GATHERED = 20_000
 """Items written by one task."""
 Ending = Literal[".jsonl", ".jsonl.gz", ".parquet"]
@@ -56,11 +58,11 @@ class EngineConfig(Config):
 
 @contextmanager
 def open_engine(config: EngineConfig, parts: Sequence[Part]) -> Iterator[Engine]:
-    """The engine of a config; a corpus of one part is worked on in this process unless workers are asked for."""
+    """The engine of a config; a small corpus is worked on in this process unless workers are asked for."""
     engine: Engine
     if config.engine == "ray":
         engine = RayEngine(address=config.address, workers=config.workers)
-    elif config.workers is None and len(parts) < 2:
+    elif config.workers is None and (len(parts) < 2 or sum(part.rows for part in parts) < _SMALL):
         engine = InProcess()
     else:
         engine = Pool(config.workers or os.cpu_count() or 1)
@@ -155,6 +157,12 @@ def encode_item(item: Item) -> bytes:
     return (dump_line(record) + "\n").encode("utf-8", "replace")
 
 
+def decode_item(line: bytes, kind: Holds) -> Item:
+    """The item that `encode_item` encoded."""
+    value = json.loads(line)
+    return dialogue_from_json(value) if kind == "dialogues" else exchange_from_json(value)
+
+
 class SpoolWriter:
     """Sets the items of one part aside on disk as lines, so that each can be found again by its address."""
 
@@ -201,15 +209,22 @@ class GatherTask:
 
 def gather(task: GatherTask) -> str:
     """Write the lines of some items; returns the file."""
-    with _create(Path(task.out), task.gzipped) as out:
+    with open_lines(Path(task.out), gzipped=task.gzipped) as out:
         addresses = np.fromfile(task.order, np.uint64, count=task.count, offset=8 * task.start)
         for batch in np.array_split(addresses, max(1, len(addresses) // 1000)):
             out.writelines(_lines_at(Path(task.work), batch))
     return task.out
 
 
-def _create(path: Path, gzipped: bool) -> IO[bytes]:
-    return gzip.GzipFile(path, "wb", compresslevel=6, mtime=0) if gzipped else path.open("wb")  # type: ignore[return-value]
+@contextmanager
+def open_lines(path: Path, *, gzipped: bool) -> Iterator[IO[bytes]]:
+    """Open a file of lines for writing; compressed, the same lines give the same bytes."""
+    with path.open("wb") as file:
+        if gzipped:
+            with gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0) as out:
+                yield out  # type: ignore[misc]
+        else:
+            yield file
 
 
 def _lines_at(work: Path, addresses: Addresses) -> list[bytes]:

@@ -45,7 +45,7 @@ def write_parquet(dialogues: Iterable[Dialogue], path: Path, *, rows: int = 2000
     count = 0
     with atomic_write(path) as file, pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
         for group in _groups(dialogues, rows):
-            writer.write_table(pa.Table.from_pylist([_row(d) for d in group], schema=SCHEMA))
+            writer.write_table(pa.Table.from_pylist([dialogue_row(d) for d in group], schema=SCHEMA))
             count += len(group)
     return count
 
@@ -101,7 +101,8 @@ def _groups(dialogues: Iterable[Dialogue], rows: int) -> Iterator[list[Dialogue]
         yield group
 
 
-def _row(dialogue: Dialogue) -> dict[str, Json]:
+def dialogue_row(dialogue: Dialogue) -> dict[str, Json]:
+    """A dialogue as a row of a Parquet file."""
     row = dialogue_to_json(dialogue)
     row["turns"] = [turn | {"meta": _dumps(turn.get("meta"))} for turn in row["turns"]]
     row["personas"] = [{"speaker": speaker} | persona for speaker, persona in row.get("personas", {}).items()]

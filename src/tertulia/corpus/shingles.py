@@ -57,10 +57,11 @@ def shingle_sets(texts: Sequence[str], n: int = 3) -> ShingleSets:
     return joined_shingle_sets([(text,) for text in texts], n)
 
 
-def joined_shingle_sets(texts: Sequence[Sequence[str]], n: int = 3) -> ShingleSets:
+def joined_shingle_sets(texts: Sequence[Sequence[str]], n: int = 3, *, min_words: int = 1) -> ShingleSets:
     """Those of texts that are given in pieces, such as turns, as if these were joined by line ends.
 
-    A piece that occurs several times (a message in the contexts of several replies) is cut into words only once.
+    Texts of fewer words than `min_words` have none. A piece that occurs several times (a message in the contexts of
+    several replies) is cut into words only once.
     """
     pieces = {piece: i for i, piece in enumerate(dict.fromkeys(chain.from_iterable(texts)))}
     numbers, piece_lengths = _WORDS.numbered(words_of_each(list(pieces)))
@@ -70,6 +71,9 @@ def joined_shingle_sets(texts: Sequence[Sequence[str]], n: int = 3) -> ShingleSe
     starts = np.cumsum(piece_lengths) - piece_lengths
     runs = piece_lengths[used]
     indices = np.repeat(starts[used] - (np.cumsum(runs) - runs), runs) + np.arange(int(runs.sum()))
+    if min_words > 1:
+        enough = lengths >= min_words
+        indices, lengths = indices[np.repeat(enough, lengths)], np.where(enough, lengths, 0)
     return _sets_of(numbers[indices], lengths, n)
 
 

@@ -1,0 +1,30 @@
+"""`tertulia corpus dedup`, `tag` and `filter`: a better corpus from another, with the reason for everything removed."""
+
+from tertulia.cli.command import command
+from tertulia.cli.output import Bars, out, print_json, print_problems, print_table
+from tertulia.corpus.dedup import DedupConfig, remove_duplicates
+from tertulia.corpus.derived import DeriveConfig, DeriveCounts
+
+
+@command(DedupConfig)
+def dedup(settings: DedupConfig, *, as_json: bool) -> None:
+    """Remove near-duplicates: of dialogues that are similar, the first one stays."""
+    with Bars() as bars:
+        counts = remove_duplicates(settings, bars)
+    print_counts(settings, counts, as_json=as_json)
+
+
+def print_counts(settings: DeriveConfig, counts: DeriveCounts, *, as_json: bool) -> None:
+    """Print what was read, removed for each reason, changed and kept."""
+    if as_json:
+        figures = {"read": counts.read, "kept": counts.kept, "removed": dict(counts.removed.most_common())}
+        changed = dict(counts.changed.most_common())
+        more = {"changed": changed, "damaged_lines": counts.problems.count, "out": str(settings.out)}
+        print_json(figures | more)
+    else:
+        rows: list[tuple[str, int]] = [("read", counts.read)]
+        rows += [(f"removed: {reason}", n) for reason, n in counts.removed.most_common()]
+        rows += [(f"replaced: {kind}", n) for kind, n in counts.changed.most_common()]
+        print_table(("", settings.target), [*rows, ("kept", counts.kept)])
+        out.print(f"Wrote to {settings.out}", markup=False)
+    print_problems(counts.problems)
