@@ -4,6 +4,8 @@ from tertulia.cli.command import command
 from tertulia.cli.output import Bars, out, print_json, print_problems, print_table
 from tertulia.corpus.dedup import DedupConfig, remove_duplicates
 from tertulia.corpus.derived import DeriveConfig, DeriveCounts
+from tertulia.corpus.filter import FilterConfig, filter_corpus
+from tertulia.corpus.tag import TagConfig, tag_corpus
 
 
 @command(DedupConfig)
@@ -11,6 +13,25 @@ def dedup(settings: DedupConfig, *, as_json: bool) -> None:
     """Remove near-duplicates: of dialogues that are similar, the first one stays."""
     with Bars() as bars:
         counts = remove_duplicates(settings, bars)
+    print_counts(settings, counts, as_json=as_json)
+
+
+@command(TagConfig)
+def tag(settings: TagConfig, *, as_json: bool) -> None:
+    """Measure every dialogue (language, length, repetition, safety, personal data) and keep the results with it."""
+    with Bars() as bars:
+        counts = tag_corpus(settings, bars)
+    print_counts(settings, counts, as_json=as_json)
+
+
+@command(FilterConfig)
+def filter_items(settings: FilterConfig, *, as_json: bool) -> None:
+    """Keep what fulfils conditions on tags and no rule removes; replace personal data. Removals are counted by reason.
+
+    Conditions consist of names of tags, numbers, texts in quotes, lists, comparisons, `in`, `and`, `or`, `not`.
+    """
+    with Bars() as bars:
+        counts = filter_corpus(settings, bars)
     print_counts(settings, counts, as_json=as_json)
 
 

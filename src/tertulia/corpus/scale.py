@@ -30,6 +30,7 @@ from tertulia.corpus.engines.ray import RayEngine
 from tertulia.corpus.parts import Part
 from tertulia.corpus.readers.base import Holds, Item
 from tertulia.corpus.shards import write_parquet
+from tertulia.corpus.shingles import sorted_unique
 
 Addresses = NDArray[np.uint64]
 """Where items are: the number of their part in the upper 24 bits, their position in it in the lower 40. They sort in
@@ -116,20 +117,20 @@ class DistinctValues:
         self._waiting.append(values)
         self._held += len(values)
         if self._held > self.LIMIT:
-            merged = np.unique(np.concatenate(self._waiting))
+            merged = sorted_unique(np.concatenate(self._waiting))
             self._waiting, self._held = [merged], len(merged)
             if self._held > self.LIMIT // 2:
                 self._spill(merged)
 
     def ranges(self) -> Iterator[NDArray[np.uint64]]:
         """All distinct hashes, sorted, in pieces."""
-        rest = np.unique(np.concatenate([np.zeros(0, np.uint64), *self._waiting]))
+        rest = sorted_unique(np.concatenate([np.zeros(0, np.uint64), *self._waiting]))
         if self._folder is None:
             yield rest
             return
         self._spill(rest)
         for file in sorted(Path(self._folder.name).iterdir()):
-            yield np.unique(np.fromfile(file, np.uint64))
+            yield sorted_unique(np.fromfile(file, np.uint64))
 
     def count(self) -> int:
         """How many there are."""

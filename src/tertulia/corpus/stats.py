@@ -23,6 +23,7 @@ from tertulia.corpus.parts import Part, batches, merge_problems, parts_of, read_
 from tertulia.corpus.readers.base import Holds
 from tertulia.corpus.rules import URL
 from tertulia.corpus.scale import DistinctValues, EngineConfig, hashes_of, open_engine
+from tertulia.corpus.shingles import sorted_unique
 
 _REPEATED_WORDS = 4
 """A turn of fewer words may repeat another one."""
@@ -147,7 +148,7 @@ class _Counts:
         self.add_sums(other)
         for name, values in other.distinct.items():
             own = self.distinct.get(name, values[:0])
-            self.distinct[name] = np.unique(np.concatenate([own, values]))
+            self.distinct[name] = sorted_unique(np.concatenate([own, values]))
 
 
 class _PartCounts(NamedTuple):
@@ -183,10 +184,10 @@ def _count_dialogues(dialogues: Sequence[Dialogue]) -> _Counts:
     counts.shortest, counts.longest = min(lengths, default=None), max(lengths, default=0)
     personas = {p.sentences for dialogue in dialogues for p in dialogue.personas.values()}
     counts.distinct = {
-        "words": np.unique(hashes_of(vocabulary)),
-        "long_turns": np.unique(hashes_of(long)),
-        "speakers": np.unique(hashes_of({name for dialogue in dialogues for name in dialogue.speakers})),
-        "personas": np.unique(hashes_of(json.dumps(sentences) for sentences in personas)),
+        "words": sorted_unique(hashes_of(vocabulary)),
+        "long_turns": sorted_unique(hashes_of(long)),
+        "speakers": sorted_unique(hashes_of({name for dialogue in dialogues for name in dialogue.speakers})),
+        "personas": sorted_unique(hashes_of(json.dumps(sentences) for sentences in personas)),
     }
     return counts
 
@@ -201,7 +202,7 @@ def _count_exchanges(exchanges: Sequence[Exchange]) -> _Counts:
         evidence=len(grounded),
         evidence_words=sum(len(words(e.text)) for exchange in grounded for e in exchange.evidence),
     )
-    counts.distinct = {"responses": np.unique(hashes_of({exchange.response.text for exchange in exchanges}))}
+    counts.distinct = {"responses": sorted_unique(hashes_of({exchange.response.text for exchange in exchanges}))}
     counts.labels = Counter(exchange.label for exchange in exchanges if exchange.label is not None)
     return counts
 
