@@ -274,7 +274,6 @@ CORPUS: dict[str, Function] = {
     "parse_address": lambda text: nicks.parse_address(text, {"a", "@"}),
     "mentions": lambda text: nicks.mentions(text, {"aaa"}),
     "aliases": lambda text: nicks.aliases([LogLine(0, 0.0, "", text, "system")]),
-    "scrub": scrub.scrub,
     "shingle_sets": lambda text: shingle_sets([text, text[1:]]),
     "taggers": apply_taggers,
     "blocklist": lambda text: _blocklist()(Dialogue("d", (Turn("ana", text),))),

@@ -9,7 +9,7 @@ from rich.text import Text
 from tertulia.cli.command import AsJson, command
 from tertulia.cli.corpus_mine import erase, mine
 from tertulia.cli.corpus_personas import personas
-from tertulia.cli.corpus_quality import dedup, filter_items, tag
+from tertulia.cli.corpus_quality import card, dedup, filter_items, push, tag
 from tertulia.cli.corpus_sets import ranking_set, silver, split
 from tertulia.cli.help import App
 from tertulia.cli.output import Bars, err, out, print_json, print_problems, print_table
@@ -170,6 +170,8 @@ app.command()(personas)
 app.command()(dedup)
 app.command()(tag)
 app.command("filter")(filter_items)
+app.command()(push)
+app.command()(card)
 app.command()(mine)
 app.command()(erase)
 

@@ -1,10 +1,13 @@
-"""`tertulia corpus dedup`, `tag` and `filter`: a better corpus from another, with the reason for everything removed."""
+"""`tertulia corpus dedup`, `tag`, `filter`, `push`, `card`: a better corpus, with a reason for everything removed."""
 
 from tertulia.cli.command import command
 from tertulia.cli.output import Bars, out, print_json, print_problems, print_table
+from tertulia.core.errors import UsageError
+from tertulia.corpus.card import CARD, CardConfig, write_card
 from tertulia.corpus.dedup import DedupConfig, remove_duplicates
 from tertulia.corpus.derived import DeriveConfig, DeriveCounts
 from tertulia.corpus.filter import FilterConfig, filter_corpus
+from tertulia.corpus.push import PushConfig, push_corpus
 from tertulia.corpus.tag import TagConfig, tag_corpus
 
 
@@ -35,7 +38,33 @@ def filter_items(settings: FilterConfig, *, as_json: bool) -> None:
     print_counts(settings, counts, as_json=as_json)
 
 
-def print_counts(settings: DeriveConfig, counts: DeriveCounts, *, as_json: bool) -> None:
+@command(PushConfig)
+def push(settings: PushConfig, *, as_json: bool) -> None:
+    """Write a corpus in the folder layout of the Hugging Face hub, with a dataset card; nothing is uploaded."""
+    with Bars() as bars:
+        counts = push_corpus(settings, bars)
+    print_counts(settings, counts, as_json=as_json)
+    if not as_json:
+        out.print(f"Open it with: datasets.load_dataset({str(settings.out)!r})", markup=False)
+
+
+@command(CardConfig)
+def card(settings: CardConfig, *, as_json: bool) -> None:
+    """Write the dataset card (README.md) of a corpus folder again, such as after an erasure."""
+    if not settings.folder.is_dir():
+        raise UsageError(f"{settings.folder} is not a folder.", hint="Give a folder that a corpus command made.")
+    written = write_card(settings.folder, licence=settings.licence)
+    if not written:
+        raise UsageError(
+            f"{settings.folder / CARD} was changed by hand and is left alone.", hint="Move it away to write a new one."
+        )
+    if as_json:
+        print_json({"card": str(settings.folder / CARD)})
+    else:
+        out.print(f"Wrote {settings.folder / CARD}", markup=False)
+
+
+def print_counts(settings: DeriveConfig | PushConfig, counts: DeriveCounts, *, as_json: bool) -> None:
     """Print what was read, removed for each reason, changed and kept."""
     if as_json:
         figures = {"read": counts.read, "kept": counts.kept, "removed": dict(counts.removed.most_common())}

@@ -83,6 +83,11 @@ class RuleMaker:
 
     names: tuple[str, ...]
 
+    @property
+    def columns(self) -> dict[str, str]:
+        """It writes no tags."""
+        return {}
+
     def make(self) -> "RuleStep":
         """The step."""
         return RuleStep(make_rules(self.names))

@@ -23,6 +23,7 @@ from tertulia.corpus.derived import (
     ending_for,
     publish,
     shard_name,
+    tag_columns,
     turns_of,
     write_shard,
 )
@@ -77,8 +78,11 @@ def remove_duplicates(config: DedupConfig, progress: Progress | None = None) -> 
         counts.kept = counts.read - len(similar.addresses)
         exact = int((similar.similarities == 1).sum())
         counts.removed = Counter({NEAR: len(similar.addresses) - exact, EXACT: exact})
+        columns = tag_columns(parts)
         writing = [
-            _WriteTask(part, str(work), ending_for(config, kind), kind, _positions(similar.addresses, part.number))
+            _WriteTask(
+                part, str(work), ending_for(config, kind), kind, _positions(similar.addresses, part.number), columns
+            )
             for part in parts
         ]
         progress.step(f"Writing {config.out}", total=len(writing))
@@ -135,12 +139,14 @@ class _WriteTask:
     ending: str
     kind: Holds
     removed: NDArray[np.int64]
+    columns: dict[str, str]
 
 
 def _write_kept(task: _WriteTask) -> None:
     work = Path(task.work)
     spool = spool_file(work, task.part.number)
-    write_shard(_kept(spool, set(task.removed.tolist()), task.kind), work / shard_name(task.part, task.ending))
+    kept = _kept(spool, set(task.removed.tolist()), task.kind)
+    write_shard(kept, work / shard_name(task.part, task.ending), task.columns)
     spool.unlink()
 
 

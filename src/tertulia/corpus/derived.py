@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -19,6 +20,7 @@ from tertulia.core.codec import Problems
 from tertulia.core.dialogue import Dialogue, Exchange, Json, Turn
 from tertulia.core.errors import UsageError
 from tertulia.core.progress import Progress
+from tertulia.corpus.card import CARD, licence_of, write_card
 from tertulia.corpus.config import ReadConfig
 from tertulia.corpus.engines.base import Engine
 from tertulia.corpus.history import HISTORY, HistoryStep, read_history, settings_of, write_history
@@ -26,13 +28,14 @@ from tertulia.corpus.load import holds
 from tertulia.corpus.parts import Part, batches, merge_problems, parts_of, read_part
 from tertulia.corpus.readers.base import Holds, Item
 from tertulia.corpus.scale import WORK, Ending, EngineConfig, encode_item, open_engine, open_lines, working_folder
-from tertulia.corpus.shards import SCHEMA, dialogue_row
+from tertulia.corpus.shards import SCHEMA, dialogue_row, open_parquet
 
 TAGS = "tags"
 """Where the meta of a dialogue, or of an exchange's response, has its tags; in Parquet they are columns, too."""
+TAG_COLUMN = "tag_"
+"""How the names of columns of tags begin."""
 _BATCH = 1000
 _SHARD = re.compile(r".+-\d{5,}\.(?:jsonl|jsonl\.gz|parquet)")
-CARD = "README.md"
 _OWN_FILES = (HISTORY, CARD, "config.toml")
 
 
@@ -70,6 +73,11 @@ class Step(Protocol):
 class StepMaker(Protocol):
     """A picklable description of a step, made where it runs."""
 
+    @property
+    def columns(self) -> Mapping[str, str]:
+        """The tags that the step writes, with their types in Arrow: string, int64, double or bool."""
+        ...
+
     def make(self) -> Step:
         """The step."""
         ...
@@ -102,14 +110,39 @@ def derive(config: DeriveConfig, steps: Sequence[StepMaker], progress: Progress,
     for step in steps:
         step.make()  # a wrong name fails now
     with working_folder(config.out) as work, open_engine(config, parts) as engine:
-        tasks = [_DeriveTask(part, tuple(steps), str(work), ending_for(config, kind)) for part in parts]
-        progress.step(f"Writing {config.out}", total=len(tasks))
-        results = _run(tasks, engine, progress)
-        counts = DeriveCounts()
-        for part in parts:
-            counts.add(results[part.number].counts)
+        title = f"Writing {config.out}"
+        counts = run_steps(parts, steps, work, ending_for(config, kind), engine, progress, title=title)
         publish(config, work, counts, command=command)
     return counts
+
+
+def run_steps(
+    parts: Sequence[Part],
+    steps: Sequence[StepMaker],
+    work: Path,
+    ending: Ending,
+    engine: Engine,
+    progress: Progress,
+    *,
+    title: str,
+) -> DeriveCounts:
+    """Send all parts through steps into shards in a working folder."""
+    columns = tag_columns(parts) | {name: kind for step in steps for name, kind in step.columns.items()}
+    tasks = [_DeriveTask(part, tuple(steps), str(work), ending, columns) for part in parts]
+    progress.step(title, total=len(tasks))
+    results: dict[int, _Derived] = {}
+    for result in engine.map(_derive_part, tasks):
+        results[result.number] = result
+        progress.advance()
+    counts = DeriveCounts()
+    for part in parts:
+        counts.add(results[part.number].counts)
+    return counts
+
+
+def collect_shards(folder: Path) -> list[Path]:
+    """The shards in a folder, in order."""
+    return sorted(file for file in folder.iterdir() if _SHARD.fullmatch(file.name))
 
 
 def check_out(config: DeriveConfig) -> None:
@@ -134,12 +167,13 @@ def ending_for(config: DeriveConfig, kind: Holds) -> Ending:
 
 def publish(config: DeriveConfig, work: Path, counts: DeriveCounts, *, command: str) -> None:
     """Move finished shards into the folder in the place of those of an earlier run, and write the history."""
-    shards = sorted(file for file in work.iterdir() if _SHARD.fullmatch(file.name))
+    shards = collect_shards(work)
     for file in config.out.iterdir():
         if _SHARD.fullmatch(file.name) or file.name in _OWN_FILES:
             file.unlink()
     for shard in shards:
         shard.replace(config.out / shard.name)
+    before = read_history(config.target)
     step = HistoryStep(
         command,
         Path(config.target).name,
@@ -149,8 +183,10 @@ def publish(config: DeriveConfig, work: Path, counts: DeriveCounts, *, command: 
         dict(counts.removed.most_common()),
         dict(counts.changed.most_common()),
         counts.problems.count,
+        licence=licence_of(config.target, before),
     )
-    write_history(config.out, read_history(config.target), step)
+    write_history(config.out, before, step)
+    write_card(config.out)
 
 
 def shard_name(part: Part, ending: str) -> str:
@@ -164,6 +200,7 @@ class _DeriveTask:
     steps: tuple[StepMaker, ...]
     work: str
     ending: Ending
+    columns: Mapping[str, str]
 
 
 class _Derived(NamedTuple):
@@ -171,19 +208,11 @@ class _Derived(NamedTuple):
     counts: DeriveCounts
 
 
-def _run(tasks: list[_DeriveTask], engine: Engine, progress: Progress) -> dict[int, _Derived]:
-    results: dict[int, _Derived] = {}
-    for result in engine.map(_derive_part, tasks):
-        results[result.number] = result
-        progress.advance()
-    return results
-
-
 def _derive_part(task: _DeriveTask) -> _Derived:
     counts = DeriveCounts()
     steps = [maker.make() for maker in task.steps]
     items = _apply(batches(read_part(task.part, counts.problems), _BATCH), steps, counts)
-    write_shard(items, Path(task.work) / shard_name(task.part, task.ending))
+    write_shard(items, Path(task.work) / shard_name(task.part, task.ending), task.columns)
     for step in steps:
         counts.changed.update(step.changes)
     return _Derived(task.part.number, counts)
@@ -201,15 +230,15 @@ def _apply(batches_of_items: Iterable[list[Item]], steps: Sequence[Step], counts
         yield from items
 
 
-def write_shard(items: Iterable[Item], path: Path) -> None:
-    """Write items to one file, or none if there are none."""
+def write_shard(items: Iterable[Item], path: Path, columns: Mapping[str, str]) -> None:
+    """Write items to one file, or none if there are none; in Parquet with a column for each of these tags."""
     groups = batches(items)
     first = next(groups, None)
     if first is None:
         return
     with atomic_write(path) as unfinished:
         if path.name.endswith(".parquet"):
-            _write_parquet(first, groups, unfinished)
+            _write_parquet(chain([first], groups), unfinished, columns)
         else:
             with open_lines(unfinished, gzipped=path.name.endswith(".gz")) as file:
                 file.writelines(map(encode_item, first))
@@ -217,30 +246,33 @@ def write_shard(items: Iterable[Item], path: Path) -> None:
                     file.writelines(map(encode_item, group))
 
 
-def _write_parquet(first: list[Item], others: Iterable[list[Item]], path: Path) -> None:
-    """Dialogues with a column for each tag that those of the first batch have."""
-    columns = _tag_columns(first)
-    schema = pa.schema([*SCHEMA, *(pa.field(f"tag_{name}", kind) for name, kind in columns.items())])
+def _write_parquet(groups: Iterable[list[Item]], path: Path, columns: Mapping[str, str]) -> None:
+    kinds = {name: pa.type_for_alias(kind) for name, kind in sorted(columns.items())}
+    schema = pa.schema([*SCHEMA, *(pa.field(TAG_COLUMN + name, kind) for name, kind in kinds.items())])
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        for group in ([first], others):
-            for items in group:
-                writer.write_table(pa.Table.from_pylist([_row(item, columns) for item in items], schema=schema))
+        for items in groups:
+            writer.write_table(pa.Table.from_pylist([_row(item, kinds) for item in items], schema=schema))
 
 
-def _row(item: Item, columns: Mapping[str, pa.DataType]) -> dict[str, Json]:
+def _row(item: Item, kinds: Mapping[str, pa.DataType]) -> dict[str, Json]:
     assert isinstance(item, Dialogue)
     tags = tags_of(item)
-    return dialogue_row(item) | {f"tag_{name}": _cast(tags.get(name), kind) for name, kind in columns.items()}
+    return dialogue_row(item) | {TAG_COLUMN + name: _cast(tags.get(name), kind) for name, kind in kinds.items()}
 
 
-def _tag_columns(items: Sequence[Item]) -> dict[str, pa.DataType]:
-    kinds: dict[str, pa.DataType] = {}
-    for item in items:
+def tag_columns(parts: Sequence[Part]) -> dict[str, str]:
+    """The tags of a corpus with their types: the columns of its first Parquet file, or those of its first dialogues."""
+    if parts and parts[0].ranges and not parts[0].ranges[0].reader:
+        with open_parquet(parts[0].ranges[0].path) as file:
+            fields = [field for field in file.schema_arrow if field.name.startswith(TAG_COLUMN)]
+        return {field.name.removeprefix(TAG_COLUMN): str(field.type) for field in fields}
+    kinds: dict[str, str] = {}
+    for item in islice(read_part(parts[0], Problems()), _BATCH) if parts else ():
         for name, value in tags_of(item).items():
             kind = _arrow_type(value)
             if kind is not None and (name not in kinds or kind == pa.float64()):
-                kinds[name] = kind
-    return dict(sorted(kinds.items()))
+                kinds[name] = str(kind)
+    return kinds
 
 
 def _arrow_type(value: Json) -> pa.DataType | None:

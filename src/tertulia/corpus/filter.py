@@ -53,6 +53,11 @@ class WhereMaker:
 
     conditions: tuple[str, ...]
 
+    @property
+    def columns(self) -> dict[str, str]:
+        """It writes no tags."""
+        return {}
+
     def make(self) -> "WhereStep":
         """The step."""
         return WhereStep([parse(text) for text in self.conditions])

@@ -11,14 +11,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tertulia.core.config import Config
-from tertulia.core.dialogue import Json
-from tertulia.corpus.derived import Removed, turns_of, with_texts
+from tertulia.corpus.derived import Removed, with_texts
 from tertulia.corpus.readers.base import Item
 
 Kind = Literal["key", "email", "card", "ip", "phone", "address"]
@@ -222,6 +220,11 @@ class ScrubMaker:
 
     kinds: tuple[Kind, ...] = KINDS
 
+    @property
+    def columns(self) -> dict[str, str]:
+        """It writes no tags."""
+        return {}
+
     def make(self) -> "ScrubStep":
         """The step."""
         return ScrubStep(self.kinds)
@@ -242,15 +245,3 @@ class ScrubStep:
         result = scrub(text, self.kinds)
         self.changes.update(result.counts)
         return result.text
-
-
-class PersonalDataTagger(Config):
-    """How many personal data a dialogue contains."""
-
-    tags: ClassVar[Mapping[str, str]] = {
-        "pii": "number of e-mail addresses, phone numbers, keys and so on in its turns"
-    }
-
-    def __call__(self, items: Sequence[Item], /) -> list[dict[str, Json]]:
-        """The number of each item."""
-        return [{"pii": sum(sum(scrub(turn.text).counts.values()) for turn in turns_of(item))} for item in items]

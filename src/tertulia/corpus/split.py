@@ -30,9 +30,11 @@ from tertulia.core.config import save
 from tertulia.core.dialogue import Dialogue, Json
 from tertulia.core.errors import DataError
 from tertulia.core.progress import Progress, Silent
+from tertulia.corpus.card import licence_of, write_card
 from tertulia.corpus.config import ReadConfig
 from tertulia.corpus.duplicates import similar_pairs
 from tertulia.corpus.engines.base import Engine
+from tertulia.corpus.history import HistoryStep, read_history, settings_of, write_history
 from tertulia.corpus.near import SketchWriter, near_duplicates_of, ranges_for
 from tertulia.corpus.parts import Part, batches, merge_problems, parts_of, read_dialogues
 from tertulia.corpus.scale import (
@@ -128,7 +130,28 @@ def split_corpus(config: SplitConfig, progress: Progress | None = None) -> Split
         written = _Written(work, [indexed[part.number] for part in parts], ranges)
         files = _split_written(written, config, engine, progress)
         save(config, config.out / "config.toml")
+        _record(config, files, sum(written.counts))
     return files
+
+
+def _record(config: SplitConfig, files: SplitFiles, read: int) -> None:
+    """The history of the splits, and their card."""
+    kept = sum(files.counts.values())
+    removed = {"near-duplicate of train": read - kept} if config.drop_near else {}
+    before = read_history(config.target)
+    step = HistoryStep(
+        "split",
+        Path(config.target).name,
+        settings_of(config),
+        read,
+        kept,
+        removed,
+        damaged_lines=files.problems.count,
+        counts=files.counts,
+        licence=licence_of(config.target, before),
+    )
+    write_history(config.out, before, step)
+    write_card(config.out)
 
 
 def split_dialogues(dialogues: Iterable[Dialogue], config: SplitConfig) -> SplitOutcome:

@@ -35,6 +35,11 @@ class TagMaker:
 
     names: tuple[str, ...]
 
+    @property
+    def columns(self) -> dict[str, str]:
+        """The tags of all taggers, with their types."""
+        return {name: info.kind for tagger in make_taggers(self.names) for name, info in tagger.tags.items()}
+
     def make(self) -> "TagStep":
         """The step."""
         return TagStep(make_taggers(self.names))

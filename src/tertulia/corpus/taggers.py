@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from importlib import import_module
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from tertulia.core.config import Config
 from tertulia.core.dialogue import Json
@@ -19,6 +19,7 @@ from tertulia.core.text import ngrams, words_of_each
 from tertulia.corpus.derived import turns_of
 from tertulia.corpus.readers.base import Item
 from tertulia.corpus.rules import URL, share_of_letters
+from tertulia.corpus.scrub import scrub
 
 TAGGERS = Registry("tagger", "tertulia.taggers")
 _HERE = "tertulia.corpus.taggers:"
@@ -27,7 +28,7 @@ TAGGERS.add("language", _HERE + "LanguageTagger", "in which language it is (py3l
 TAGGERS.add("repetition", _HERE + "RepetitionTagger", "how much it repeats itself")
 TAGGERS.add("characters", _HERE + "CharacterTagger", "how much of it is letters, and how many turns have links")
 TAGGERS.add("safety", _HERE + "SafetyTagger", "how unsafe its worst turn is")
-TAGGERS.add("pii", "tertulia.corpus.scrub:PersonalDataTagger", "how many personal data it contains")
+TAGGERS.add("pii", _HERE + "PersonalDataTagger", "how many personal data it contains")
 TAGGERS.add("perplexity", _HERE + "PerplexityTagger", "how surprising its replies are to a language model; slow")
 DEFAULT = ("length", "language", "repetition", "characters", "safety", "pii")
 _LANGUAGE_MODELS = Registry("language model loader")
@@ -36,11 +37,19 @@ LANGUAGE_CHARACTERS = 2000
 """Characters by which a language is identified: more hardly change the result."""
 
 
+class TagInfo(NamedTuple):
+    """What a tag is."""
+
+    kind: Literal["string", "int64", "double", "bool"]
+    """Its type in Arrow; a tag may also have no value (none)."""
+    summary: str
+
+
 class Tagger(Protocol):
     """Measures items."""
 
-    tags: ClassVar[Mapping[str, str]]
-    """The tags that it writes, with what they mean."""
+    tags: ClassVar[Mapping[str, "TagInfo"]]
+    """The tags that it writes, by name."""
 
     def __call__(self, items: Sequence[Item], /) -> list[dict[str, Json]]:
         """The tags of each item, in order."""
@@ -50,12 +59,12 @@ class Tagger(Protocol):
 class LengthTagger(Config):
     """How long the dialogue and its turns are."""
 
-    tags: ClassVar[Mapping[str, str]] = {
-        "turns": "number of turns",
-        "words": "number of words",
-        "shortest_turn": "words of the shortest turn",
-        "longest_turn": "words of the longest turn",
-        "last_turn": "words of the last turn",
+    tags: ClassVar[Mapping[str, TagInfo]] = {
+        "turns": TagInfo("int64", "number of turns"),
+        "words": TagInfo("int64", "number of words"),
+        "shortest_turn": TagInfo("int64", "words of the shortest turn"),
+        "longest_turn": TagInfo("int64", "words of the longest turn"),
+        "last_turn": TagInfo("int64", "words of the last turn"),
     }
 
     def __call__(self, items: Sequence[Item], /) -> list[dict[str, Json]]:
@@ -71,9 +80,9 @@ class LengthTagger(Config):
 class LanguageTagger(Config):
     """In which language it is, by naive Bayes over byte n-grams (langid.py, Lui and Baldwin 2012)."""
 
-    tags: ClassVar[Mapping[str, str]] = {
-        "language": "ISO 639 code of the most probable language; zxx for what is no language",
-        "language_confidence": "its probability, from 0 to 1; low for short texts",
+    tags: ClassVar[Mapping[str, TagInfo]] = {
+        "language": TagInfo("string", "ISO 639 code of the most probable language; zxx for what is no language"),
+        "language_confidence": TagInfo("double", "its probability, from 0 to 1; low for short texts"),
     }
 
     def __call__(self, items: Sequence[Item], /) -> list[dict[str, Json]]:
@@ -89,9 +98,9 @@ class LanguageTagger(Config):
 class RepetitionTagger(Config):
     """How much it repeats itself."""
 
-    tags: ClassVar[Mapping[str, str]] = {
-        "repetition": "share of its word 3-grams that occurred before in it",
-        "repeated_turns": "number of turns with the same words as an earlier one",
+    tags: ClassVar[Mapping[str, TagInfo]] = {
+        "repetition": TagInfo("double", "share of its word 3-grams that occurred before in it"),
+        "repeated_turns": TagInfo("int64", "number of turns with the same words as an earlier one"),
     }
 
     def __call__(self, items: Sequence[Item], /) -> list[dict[str, Json]]:
@@ -108,9 +117,9 @@ class RepetitionTagger(Config):
 class CharacterTagger(Config):
     """Which characters it consists of."""
 
-    tags: ClassVar[Mapping[str, str]] = {
-        "letters": "share of letters among its characters",
-        "links": "number of turns that contain a link",
+    tags: ClassVar[Mapping[str, TagInfo]] = {
+        "letters": TagInfo("double", "share of letters among its characters"),
+        "links": TagInfo("int64", "number of turns that contain a link"),
     }
 
     def __call__(self, items: Sequence[Item], /) -> list[dict[str, Json]]:
@@ -128,9 +137,9 @@ class SafetyTagger(SafetyConfig):
     """How unsafe it is, by the judges that the miner and the bots use: the lexicon says 0 or 1, a classifier a
     probability. The worst turn counts."""
 
-    tags: ClassVar[Mapping[str, str]] = {
-        "safety": "how unsafe its worst turn is, from 0 (safe) to 1",
-        "safety_reason": "why its worst turn is unsafe; none if it is not",
+    tags: ClassVar[Mapping[str, TagInfo]] = {
+        "safety": TagInfo("double", "how unsafe its worst turn is, from 0 (safe) to 1"),
+        "safety_reason": TagInfo("string", "why its worst turn is unsafe; empty if it is not"),
     }
 
     def __call__(self, items: Sequence[Item], /) -> list[dict[str, Json]]:
@@ -148,8 +157,20 @@ class SafetyTagger(SafetyConfig):
         tags: list[dict[str, Json]] = []
         for item in items:
             score, reason = max((judged[t.text] for t in turns_of(item)), key=lambda one: one[0], default=(0.0, None))
-            tags.append({"safety": round(score, 4), "safety_reason": reason})
+            tags.append({"safety": round(score, 4), "safety_reason": reason or ""})
         return tags
+
+
+class PersonalDataTagger(Config):
+    """How many personal data a dialogue contains."""
+
+    tags: ClassVar[Mapping[str, TagInfo]] = {
+        "pii": TagInfo("int64", "number of e-mail addresses, phone numbers, keys and so on in its turns")
+    }
+
+    def __call__(self, items: Sequence[Item], /) -> list[dict[str, Json]]:
+        """The number of each item."""
+        return [{"pii": sum(sum(scrub(turn.text).counts.values()) for turn in turns_of(item))} for item in items]
 
 
 class PerplexityTagger(Config):
@@ -157,7 +178,9 @@ class PerplexityTagger(Config):
 
     model: str = ""
     """smollm2, hf:NAME_OR_FOLDER (with %3A for the colon), or the folder of a generative run."""
-    tags: ClassVar[Mapping[str, str]] = {"perplexity": "per token, of all turns but the first; none if there are none"}
+    tags: ClassVar[Mapping[str, TagInfo]] = {
+        "perplexity": TagInfo("double", "per token, of all turns but the first; none if there are none")
+    }
 
     def __call__(self, items: Sequence[Item], /) -> list[dict[str, Json]]:
         """The perplexity of each item."""
