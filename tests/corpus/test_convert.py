@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from tertulia.core.codec import Problems
+from tertulia.core.dialogue import Dialogue, Turn
 from tertulia.core.errors import UsageError
 from tertulia.corpus.convert import ConvertConfig, convert_corpus
 from tertulia.corpus.load import load_dialogues, load_exchanges
@@ -57,3 +58,13 @@ def test_damage_is_counted_and_a_bad_target_leaves_nothing(tmp_path: Path) -> No
     with pytest.raises(UsageError):
         convert_corpus(ConvertConfig(target=str(tmp_path / "in.jsonl"), out=tmp_path / "out.xyz"))
     assert sorted(file.name for file in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.parquet"])
+def test_personal_data_are_replaced_on_the_way(tmp_path: Path, name: str) -> None:
+    turns = tuple(Turn("a", f"mail me: ana{i}@example.org or call +49 30 1234567 " + "x " * 90) for i in range(20))
+    save_dialogues([Dialogue(str(i), (turn,)) for i, turn in enumerate(turns)], tmp_path / "in.jsonl")
+    config = ConvertConfig(target=str(tmp_path / "in.jsonl"), out=tmp_path / name, scrub=True, kinds=("email",))
+    assert convert_corpus(config).replaced == {"email": 20}
+    texts = [d.turns[0].text for d in load_dialogues(tmp_path / name)]
+    assert all(text.startswith("mail me: [EMAIL] or call +49 30 1234567 x") for text in texts)

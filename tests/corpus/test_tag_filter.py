@@ -2,6 +2,7 @@ import json
 import math
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -12,6 +13,7 @@ from tertulia.corpus.filter import FilterConfig, filter_corpus
 from tertulia.corpus.load import load_dialogues, load_exchanges
 from tertulia.corpus.tag import TagConfig, make_taggers, tag_corpus
 from tertulia.corpus.write import save_dialogues, save_exchanges
+from tertulia.judge.reply_resources import language_model
 
 from .conftest import make_dialogues
 
@@ -142,12 +144,14 @@ def test_exchanges_are_tagged_and_filtered_too(tmp_path: Path) -> None:
     assert [e.id for e in load_exchanges(tmp_path / "out")] == ["english#1", "german#1", "repeated#1", "repeated#2"]
 
 
-@pytest.mark.slow
-def test_perplexity_of_a_real_language_model(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    (tagger,) = make_taggers(["perplexity:model=smollm2"])
-    sensible = dialogue("a", "What do you like to drink in the morning?", "I like to drink a cup of coffee.")
-    odd = dialogue("b", "What do you like to drink in the morning?", "Seven lamp the of quickly granite under.")
-    first, second, none = (own["perplexity"] for own in tagger([sensible, odd, dialogue("c", "hi")]))
-    assert none is None
-    assert 1 < first < second < math.inf
+def test_perplexity_and_safety_by_models(tiny_models: Any) -> None:
+    texts = ("What do you like to drink?", "A cup of coffee.", "Me too!")
+    model, classifier = tiny_models.make("perplexity"), tiny_models.make_classifier("unsafe", ["fine", "bad"])
+    taggers = make_taggers([f"perplexity:model=hf%3A{model}", f"safety:classifier={classifier}:label=bad"])
+    first, alone = taggers[0]([dialogue("a", *texts), dialogue("b", texts[0])])
+    scored = language_model(f"hf:{model}").log_likelihoods([texts[:1], texts[:2]], texts[1:])
+    nats, tokens = -sum(one.logprob for one in scored), sum(one.tokens for one in scored)
+    assert first["perplexity"] == pytest.approx(math.exp(nats / tokens), rel=1e-3)
+    assert alone["perplexity"] is None
+    safe, rude = (own["safety"] for own in taggers[1]([dialogue("a", *texts), dialogue("b", RUDE)]))
+    assert 0 < safe < 1 == rude

@@ -157,8 +157,11 @@ def convert(settings: ConvertConfig, *, as_json: bool) -> None:
         converted = convert_corpus(settings, bars)
     if as_json:
         figures = {converted.kind: converted.count, "damaged_lines": converted.problems.count}
-        print_json({"out": str(settings.out)} | figures)
+        replaced = {"replaced": dict(converted.replaced)} if settings.scrub else {}
+        print_json({"out": str(settings.out)} | figures | replaced)
     else:
+        if settings.scrub:
+            print_table(("replaced", ""), converted.replaced.most_common())
         out.print(f"Wrote {converted.count} {converted.kind} to {settings.out}", markup=False)
     print_problems(converted.problems)
 

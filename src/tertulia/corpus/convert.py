@@ -4,6 +4,7 @@ Formats whose records do not depend on each other are encoded part by part, on a
 bytes are those of a conversion in one process, which all other formats take.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from tertulia.corpus.readers.base import JSON_LINES, AnyReader, Holds, Item, Rea
 from tertulia.corpus.readers.files import create_text
 from tertulia.corpus.registry import READERS
 from tertulia.corpus.scale import EngineConfig, concatenate, open_engine, working_folder
+from tertulia.corpus.scrub import KINDS, Kind, ScrubStep
 from tertulia.corpus.write import check_target, save_dialogues, save_exchanges
 
 T = TypeVar("T", bound=Item)
@@ -34,6 +36,15 @@ class ConvertConfig(ReadConfig, EngineConfig):
     """File to write, with an ending that fits the format (.jsonl, .json, .parquet, .txt, .tsv, .csv), or a folder."""
     to: str | None = None
     """Format to write; by default Tertulia's own dialogues, or its own exchanges if the corpus has exchanges."""
+    scrub: bool = False
+    """Replace personal data (e-mail and IP addresses, phone numbers, keys, cards, postal addresses) by placeholders."""
+    kinds: Annotated[tuple[Kind, ...], Cli("--kind")] = KINDS
+    """Kind of personal data to replace with --scrub; repeat the option for more."""
+
+    @property
+    def scrubbed(self) -> tuple[Kind, ...]:
+        """The kinds of personal data that are replaced."""
+        return self.kinds if self.scrub else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +54,8 @@ class Converted:
     kind: Holds
     count: int
     problems: Problems
+    replaced: Counter[str] = field(default_factory=Counter)
+    """Personal data by kind."""
 
 
 def convert_corpus(config: ConvertConfig, progress: Progress | None = None) -> Converted:
@@ -55,13 +68,13 @@ def convert_corpus(config: ConvertConfig, progress: Progress | None = None) -> C
     if _by_part(reader, config.out) and (len(parts) > 1 or config.workers):
         return _convert_parts(config, to, parts, progress)
     progress.step(f"Writing {config.out}", total=None)
-    problems = Problems()
-    items = _with_progress(_items(parts, reader.holds, problems), progress)
+    problems, scrub = Problems(), ScrubStep(config.scrubbed)
+    items = _with_progress(_items(parts, reader.holds, problems, scrub), progress)
     if reader.holds == "exchanges":
         count = save_exchanges(items, config.out, format=to)  # type: ignore[arg-type]
     else:
         count = save_dialogues(items, config.out, format=to)  # type: ignore[arg-type]
-    return Converted(reader.holds, count, problems)
+    return Converted(reader.holds, count, problems, scrub.changes)
 
 
 def _by_part(reader: AnyReader, path: Path) -> bool:
@@ -77,7 +90,8 @@ def _convert_parts(config: ConvertConfig, to: str, parts: list[Part], progress: 
         raise UsageError(f"{config.out} is a folder.", hint="Give the path of a file.")
     reader: AnyReader = READERS.get(to)
     with working_folder(config.out.with_name(f"{config.out.name}.parts")) as work:
-        tasks = [_EncodeTask(part, to, str(work / f"{part.number:06d}{config.out.name}")) for part in parts]
+        outs = [str(work / f"{part.number:06d}{config.out.name}") for part in parts]
+        tasks = [_EncodeTask(part, to, out, config.scrubbed) for part, out in zip(parts, outs, strict=True)]
         progress.step(f"Writing {config.out}", total=len(tasks))
         with open_engine(config, parts) as engine:
             encoded = _encode_all(tasks, engine, progress)
@@ -92,10 +106,11 @@ def _convert_parts(config: ConvertConfig, to: str, parts: list[Part], progress: 
                 concatenate(files, unfinished, gzipped=config.out.name.endswith(".gz"))
         except OSError as error:
             raise DataError(f"Cannot write {config.out}: {error.strerror or error}.") from None
-    problems = Problems()
+    problems, replaced = Problems(), Counter[str]()
     for task in tasks:
         merge_problems(problems, encoded[task.part.number].problems)
-    return Converted(reader.holds, sum(one.count for one in encoded.values()), problems)
+        replaced.update(encoded[task.part.number].replaced)
+    return Converted(reader.holds, sum(one.count for one in encoded.values()), problems, replaced)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +118,7 @@ class _EncodeTask:
     part: Part
     to: str
     out: str
+    scrubbed: tuple[Kind, ...]
 
 
 @dataclass(slots=True)
@@ -110,6 +126,7 @@ class _Encoded:
     number: int
     count: int = 0
     problems: Problems = field(default_factory=Problems)
+    replaced: Counter[str] = field(default_factory=Counter)
 
 
 def _encode_all(tasks: list[_EncodeTask], engine: Engine, progress: Progress) -> dict[int, _Encoded]:
@@ -123,11 +140,12 @@ def _encode_all(tasks: list[_EncodeTask], engine: Engine, progress: Progress) ->
 def _encode(task: _EncodeTask) -> _Encoded:
     reader: AnyReader = READERS.get(task.to)
     result = _Encoded(task.part.number)
-    as_text = _line_encoder(reader)
+    as_text, scrub = _line_encoder(reader), ScrubStep(task.scrubbed)
     with create_text(Path(task.out)) as out:
-        for item in _items([task.part], reader.holds, result.problems):
+        for item in _items([task.part], reader.holds, result.problems, scrub):
             out.write(as_text(item))
             result.count += 1
+    result.replaced = scrub.changes
     return result
 
 
@@ -140,9 +158,10 @@ def _line_encoder(reader: AnyReader) -> Callable[[Item], str]:
     return reader.encode
 
 
-def _items(parts: Iterable[Part], kind: Holds, problems: Problems) -> Iterator[Item]:
+def _items(parts: Iterable[Part], kind: Holds, problems: Problems, scrub: ScrubStep) -> Iterator[Item]:
     for part in parts:
-        yield from read_dialogues(part, problems) if kind == "dialogues" else read_exchanges(part, problems)
+        items = read_dialogues(part, problems) if kind == "dialogues" else read_exchanges(part, problems)
+        yield from map(scrub.change, items) if scrub.kinds else items
 
 
 def _with_progress(items: Iterator[T], progress: Progress) -> Iterator[T]:

@@ -239,7 +239,11 @@ class ScrubStep:
 
     def __call__(self, items: Sequence[Item], /) -> list[Item | Removed]:
         """The items without personal data."""
-        return [with_texts(item, self._scrub) for item in items]
+        return [self.change(item) for item in items]
+
+    def change(self, item: Item) -> Item:
+        """One item without personal data."""
+        return with_texts(item, self._scrub)
 
     def _scrub(self, text: str) -> str:
         result = scrub(text, self.kinds)
