@@ -105,9 +105,9 @@ def main() -> None:
         pairs = [pair for pair, value in similarities.items() if low <= value < low + 0.1 and value < 1]
         if not pairs:
             continue
-        found = sum(bool((keys[i] == keys[j]).any()) for i, j in pairs)
+        sharing = sum(bool((keys[i] == keys[j]).any()) for i, j in pairs)
         theory = np.mean([1 - (1 - similarities[pair] ** (SIGNATURE // BANDS)) ** BANDS for pair in pairs])
-        print(f"{low:.1f} to {low + 0.1:.1f}   {len(pairs):>8}{found / len(pairs):>14.4f}{theory:>9.4f}")
+        print(f"{low:.1f} to {low + 0.1:.1f}   {len(pairs):>8}{sharing / len(pairs):>14.4f}{theory:>9.4f}")
     figures = {
         "recall": right / max(1, len(expected)),
         "recall_low": recall[0],

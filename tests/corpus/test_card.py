@@ -17,7 +17,8 @@ from tertulia.corpus.filter import FilterConfig, filter_corpus
 from tertulia.corpus.load import load_dialogues
 from tertulia.corpus.mine import MineConfig, mine
 from tertulia.corpus.push import PushConfig, push_corpus
-from tertulia.corpus.split import SplitConfig, split_corpus
+from tertulia.corpus.split import SplitConfig
+from tertulia.corpus.split_files import split_corpus
 from tertulia.corpus.tag import TagConfig, tag_corpus
 from tertulia.corpus.write import save_dialogues, save_exchanges
 

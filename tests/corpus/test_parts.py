@@ -17,8 +17,8 @@ pytestmark = pytest.mark.usefixtures("small_parts")
 
 
 def read_all(target: Path, problems: Problems | None = None, **options: object) -> list:
-    found = problems if problems is not None else Problems()
-    return [d for p in parts_of(ReadConfig(target=str(target), **options)) for d in read_dialogues(p, found)]
+    counted = problems if problems is not None else Problems()
+    return [d for p in parts_of(ReadConfig(target=str(target), **options)) for d in read_dialogues(p, counted)]
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.json", "a.parquet", "a.ndjson"])
@@ -58,8 +58,8 @@ def test_small_files_share_a_part_but_splits_do_not(tmp_path: Path) -> None:
     dialogues = make_dialogues(6)
     for i, name in enumerate(("train-1", "train-2", "train-3", "valid-1", "test")):
         save_dialogues([dialogues[i]], tmp_path / f"{name}.parquet")
-    found = parts_of(ReadConfig(target=str(tmp_path)))
-    assert [(part.name, len(part.ranges)) for part in found] == [("test", 1), ("train", 3), ("valid", 1)]
+    parts_found = parts_of(ReadConfig(target=str(tmp_path)))
+    assert [(part.name, len(part.ranges)) for part in parts_found] == [("test", 1), ("train", 3), ("valid", 1)]
     assert read_all(tmp_path, split="train") == dialogues[:3]
 
 

@@ -59,9 +59,9 @@ def confusion() -> dict[str, Counter[str]]:
     counts = {kind: Counter({"right": 0, "missed": 0, "wrong": 0}) for kind in KINDS}
     for kind, examples in PERSONAL.items():
         for example in listed(examples):
-            found = scrub(f"well, {example} ok").counts
-            counts[kind]["right" if found[kind] else "missed"] += 1
-            for other in set(found) - {kind}:
+            kinds = scrub(f"well, {example} ok").counts
+            counts[kind]["right" if kinds[kind] else "missed"] += 1
+            for other in set(kinds) - {kind}:
                 counts[other]["wrong"] += 1
     for example in listed(HARMLESS):
         for kind in scrub(f"well, {example} ok").counts:

@@ -13,7 +13,8 @@ from tertulia.core.config import validate
 from tertulia.core.dialogue import Dialogue, Turn
 from tertulia.core.errors import ConfigError, DataError
 from tertulia.corpus.load import load_dialogues
-from tertulia.corpus.split import SplitConfig, author_overlap, dialogue_time, split_corpus, split_dialogues
+from tertulia.corpus.split import SplitConfig, author_overlap, dialogue_time, split_dialogues
+from tertulia.corpus.split_files import split_corpus
 from tertulia.corpus.write import save_dialogues
 
 from .conftest import make_dialogues

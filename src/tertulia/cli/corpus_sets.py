@@ -15,7 +15,8 @@ from tertulia.corpus.load import load_dialogues
 from tertulia.corpus.silver.generate import SilverConfig, silver_exchanges
 from tertulia.corpus.silver.sources import grounded_dialogues
 from tertulia.corpus.silver.written import ReplyGenerator, WrittenPrompt
-from tertulia.corpus.split import SplitConfig, split_corpus
+from tertulia.corpus.split import SplitConfig
+from tertulia.corpus.split_files import split_corpus
 from tertulia.corpus.testsets import TestSetConfig, make_test_set, save_test_set, save_triples
 from tertulia.corpus.write import check_target, save_exchanges
 from tertulia.talk.spec import make_bot

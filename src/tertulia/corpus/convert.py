@@ -18,18 +18,18 @@ from tertulia.core.progress import Progress, Silent
 from tertulia.corpus.config import ReadConfig
 from tertulia.corpus.engines.base import Engine
 from tertulia.corpus.load import holds
-from tertulia.corpus.parts import Part, merge_problems, parts_of, read_dialogues, read_exchanges
+from tertulia.corpus.parts import CorpusPart, merge_problems, parts_of, read_dialogues, read_exchanges
 from tertulia.corpus.readers.base import JSON_LINES, AnyReader, Holds, Item, Reader
 from tertulia.corpus.readers.files import create_text
 from tertulia.corpus.registry import READERS
-from tertulia.corpus.scale import EngineConfig, concatenate, open_engine, working_folder
+from tertulia.corpus.scale import WorkerConfig, concatenate, open_engine, working_folder
 from tertulia.corpus.scrub import KINDS, Kind, ScrubStep
 from tertulia.corpus.write import check_target, save_dialogues, save_exchanges
 
 T = TypeVar("T", bound=Item)
 
 
-class ConvertConfig(ReadConfig, EngineConfig):
+class ConvertConfig(ReadConfig, WorkerConfig):
     """What to convert, and into what."""
 
     out: Annotated[Path, Cli(argument=True)]
@@ -84,7 +84,7 @@ def _by_part(reader: AnyReader, path: Path) -> bool:
     return path.name.endswith(JSON_LINES) if isinstance(reader, Reader) else reader.join is None
 
 
-def _convert_parts(config: ConvertConfig, to: str, parts: list[Part], progress: Progress) -> Converted:
+def _convert_parts(config: ConvertConfig, to: str, parts: list[CorpusPart], progress: Progress) -> Converted:
     check_target(config.out, format=to)
     if config.out.is_dir():
         raise UsageError(f"{config.out} is a folder.", hint="Give the path of a file.")
@@ -115,7 +115,7 @@ def _convert_parts(config: ConvertConfig, to: str, parts: list[Part], progress: 
 
 @dataclass(frozen=True, slots=True)
 class _EncodeTask:
-    part: Part
+    part: CorpusPart
     to: str
     out: str
     scrubbed: tuple[Kind, ...]
@@ -158,7 +158,7 @@ def _line_encoder(reader: AnyReader) -> Callable[[Item], str]:
     return reader.encode
 
 
-def _items(parts: Iterable[Part], kind: Holds, problems: Problems, scrub: ScrubStep) -> Iterator[Item]:
+def _items(parts: Iterable[CorpusPart], kind: Holds, problems: Problems, scrub: ScrubStep) -> Iterator[Item]:
     for part in parts:
         items = read_dialogues(part, problems) if kind == "dialogues" else read_exchanges(part, problems)
         yield from map(scrub.change, items) if scrub.kinds else items

@@ -29,7 +29,7 @@ from tertulia.corpus.derived import (
 )
 from tertulia.corpus.load import holds
 from tertulia.corpus.near import SketchWriter, near_duplicates_of, ranges_for
-from tertulia.corpus.parts import Part, batches, merge_problems, parts_of, read_part
+from tertulia.corpus.parts import CorpusPart, batches, merge_problems, parts_of, read_part
 from tertulia.corpus.readers.base import Holds, Item
 from tertulia.corpus.scale import PART_SHIFT, SpoolWriter, decode_item, open_engine, spool_file, working_folder
 
@@ -94,7 +94,7 @@ def remove_duplicates(config: DedupConfig, progress: Progress | None = None) -> 
 
 @dataclass(frozen=True, slots=True)
 class _SketchTask:
-    part: Part
+    part: CorpusPart
     work: str
     on: str
     min_words: int
@@ -134,7 +134,7 @@ def _positions(addresses: NDArray[np.uint64], part: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class _WriteTask:
-    part: Part
+    part: CorpusPart
     work: str
     ending: str
     kind: Holds

@@ -25,9 +25,9 @@ from tertulia.corpus.config import ReadConfig
 from tertulia.corpus.engines.base import Engine
 from tertulia.corpus.history import HISTORY, HistoryStep, read_history, settings_of, write_history
 from tertulia.corpus.load import holds
-from tertulia.corpus.parts import Part, batches, merge_problems, parts_of, read_part
+from tertulia.corpus.parts import CorpusPart, batches, merge_problems, parts_of, read_part
 from tertulia.corpus.readers.base import Holds, Item
-from tertulia.corpus.scale import WORK, Ending, EngineConfig, encode_item, open_engine, open_lines, working_folder
+from tertulia.corpus.scale import WORK, Ending, WorkerConfig, encode_item, open_engine, open_lines, working_folder
 from tertulia.corpus.shards import SCHEMA, dialogue_row, open_parquet
 
 TAGS = "tags"
@@ -39,7 +39,7 @@ _SHARD = re.compile(r".+-\d{5,}\.(?:jsonl|jsonl\.gz|parquet)")
 _OWN_FILES = (HISTORY, CARD, "config.toml")
 
 
-class DeriveConfig(ReadConfig, EngineConfig):
+class DeriveConfig(ReadConfig, WorkerConfig):
     """What to read, and where to write the result."""
 
     out: Path
@@ -117,7 +117,7 @@ def derive(config: DeriveConfig, steps: Sequence[StepMaker], progress: Progress,
 
 
 def run_steps(
-    parts: Sequence[Part],
+    parts: Sequence[CorpusPart],
     steps: Sequence[StepMaker],
     work: Path,
     ending: Ending,
@@ -189,14 +189,14 @@ def publish(config: DeriveConfig, work: Path, counts: DeriveCounts, *, command: 
     write_card(config.out)
 
 
-def shard_name(part: Part, ending: str) -> str:
+def shard_name(part: CorpusPart, ending: str) -> str:
     """The file for what is made from a part."""
     return f"{part.name}-{part.number:05d}{ending}"
 
 
 @dataclass(frozen=True, slots=True)
 class _DeriveTask:
-    part: Part
+    part: CorpusPart
     steps: tuple[StepMaker, ...]
     work: str
     ending: Ending
@@ -260,7 +260,7 @@ def _row(item: Item, kinds: Mapping[str, pa.DataType]) -> dict[str, Json]:
     return dialogue_row(item) | {TAG_COLUMN + name: _cast(tags.get(name), kind) for name, kind in kinds.items()}
 
 
-def tag_columns(parts: Sequence[Part]) -> dict[str, str]:
+def tag_columns(parts: Sequence[CorpusPart]) -> dict[str, str]:
     """The tags of a corpus with their types: the columns of its first Parquet file, or those of its first dialogues."""
     if parts and parts[0].ranges and not parts[0].ranges[0].reader:
         with open_parquet(parts[0].ranges[0].path) as file:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tertulia.core.progress import Progress
 from tertulia.corpus.engines.base import Engine
-from tertulia.corpus.parts import Part
+from tertulia.corpus.parts import CorpusPart
 from tertulia.corpus.scale import PART_SHIFT, Addresses
 from tertulia.corpus.shingles import BANDS, Hashes, band_keys, joined_shingle_sets, signatures
 
@@ -33,7 +33,7 @@ _LOCAL = np.uint64((1 << 40) - 1)
 HELD_OUT, TRAIN = 1, 0
 
 
-def ranges_for(parts: Sequence[Part]) -> int:
+def ranges_for(parts: Sequence[CorpusPart]) -> int:
     """Into how many ranges the keys of a corpus are divided."""
     return 1 + sum(part.rows for part in parts) // RANGE_TEXTS
 
@@ -122,23 +122,23 @@ def find_similar(task: NearTask) -> Similar:
     """The texts of a range of keys that are similar to another: to one for training, or to an earlier one."""
     cells = _read_cells(task)
     sets = _StoredSets(Path(task.work))
-    found: dict[int, tuple[int, float]] = {}
+    similar: dict[int, tuple[int, float]] = {}
     for run in _runs(cells, task):
         if task.held_out:
             earlier = run.addresses[run.roles == TRAIN]
             for address in run.addresses[run.roles == HELD_OUT].tolist():
-                if address not in found:
-                    _compare(address, earlier, sets, task.threshold, found)
+                if address not in similar:
+                    _compare(address, earlier, sets, task.threshold, similar)
         else:
             addresses = np.sort(run.addresses)
             for i in range(1, len(addresses)):
-                if int(addresses[i]) not in found:
-                    _compare(int(addresses[i]), addresses[:i], sets, task.threshold, found)
+                if int(addresses[i]) not in similar:
+                    _compare(int(addresses[i]), addresses[:i], sets, task.threshold, similar)
     sets.close()
     return Similar(
-        np.fromiter(found, np.uint64, count=len(found)),
-        np.array([other for other, _ in found.values()], np.uint64),
-        np.array([similarity for _, similarity in found.values()], np.float64),
+        np.fromiter(similar, np.uint64, count=len(similar)),
+        np.array([other for other, _ in similar.values()], np.uint64),
+        np.array([similarity for _, similarity in similar.values()], np.float64),
     )
 
 
@@ -254,7 +254,7 @@ class _StoredSets:
 
 
 def _compare(
-    address: int, others: Addresses, sets: _StoredSets, threshold: float, found: dict[int, tuple[int, float]]
+    address: int, others: Addresses, sets: _StoredSets, threshold: float, similar: dict[int, tuple[int, float]]
 ) -> None:
     """Remember the first of the other texts that is similar enough, if there is one."""
     own = sets.get(address)
@@ -263,9 +263,9 @@ def _compare(
     possible = np.minimum(sizes, len(own)) >= threshold * np.maximum(sizes, len(own)) - 1e-9
     for group in _groups(others[possible]):
         similarities = _similarities(own, [sets.get(other) for other in group])
-        similar = np.flatnonzero(similarities >= threshold)
-        if len(similar):
-            found[address] = (group[int(similar[0])], float(similarities[similar[0]]))
+        enough = np.flatnonzero(similarities >= threshold)
+        if len(enough):
+            similar[address] = (group[int(enough[0])], float(similarities[enough[0]]))
             return
 
 

@@ -50,7 +50,7 @@ class FileRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CorpusPart:
     """Some of a corpus, in order."""
 
     number: int
@@ -68,25 +68,25 @@ class Part:
         return _stem(self.ranges[0].path) if self.ranges else self.sample_split or SAMPLE
 
 
-def parts_of(config: ReadConfig, *, wanted: Holds | None = None) -> list[Part]:
+def parts_of(config: ReadConfig, *, wanted: Holds | None = None) -> list[CorpusPart]:
     """The parts of a corpus. With `wanted` dialogues, a file of exchanges is an error."""
     if config.target == SAMPLE:
         splits = [s for s in sample.SPLITS if config.split in (None, s)]
         if not splits:
             load_dialogues(SAMPLE, split=config.split)  # raises the error
-        return [Part(i, (), len(sample.dialogues(s)), sample_split=s) for i, s in enumerate(splits)]
+        return [CorpusPart(i, (), len(sample.dialogues(s)), sample_split=s) for i, s in enumerate(splits)]
     corpus = find_files(Path(config.target), split=config.split, format=config.format)
-    parts: list[Part] = []
+    parts: list[CorpusPart] = []
     for chosen, rows in _ranges(corpus.files, corpus.reader, wanted):
         previous = parts[-1] if parts else None
         if previous and previous.rows + rows <= PART_ROWS and previous.name == _stem(chosen.path):
-            parts[-1] = Part(previous.number, (*previous.ranges, chosen), previous.rows + rows, config.strict)
+            parts[-1] = CorpusPart(previous.number, (*previous.ranges, chosen), previous.rows + rows, config.strict)
         else:
-            parts.append(Part(len(parts), (chosen,), rows, config.strict))
+            parts.append(CorpusPart(len(parts), (chosen,), rows, config.strict))
     return parts
 
 
-def read_part(part: Part, problems: Problems) -> Iterator[Item]:
+def read_part(part: CorpusPart, problems: Problems) -> Iterator[Item]:
     """The dialogues or exchanges of a part, streamed; damaged lines are counted, or raise if the part is strict."""
     if not part.ranges:
         return iter(sample.dialogues(part.sample_split))
@@ -94,12 +94,12 @@ def read_part(part: Part, problems: Problems) -> Iterator[Item]:
     return chain.from_iterable(_read_range(chosen, skipped) for chosen in part.ranges)
 
 
-def read_dialogues(part: Part, problems: Problems) -> Iterator[Dialogue]:
+def read_dialogues(part: CorpusPart, problems: Problems) -> Iterator[Dialogue]:
     """The dialogues of a part."""
     return (item for item in read_part(part, problems) if isinstance(item, Dialogue))
 
 
-def read_exchanges(part: Part, problems: Problems) -> Iterator[Exchange]:
+def read_exchanges(part: CorpusPart, problems: Problems) -> Iterator[Exchange]:
     """The exchanges of a part; of dialogues, every reply with all turns before it."""
     for item in read_part(part, problems):
         yield from exchanges(item) if isinstance(item, Dialogue) else (item,)

@@ -16,12 +16,12 @@ from tertulia.corpus.derived import DeriveCounts, collect_shards, run_steps
 from tertulia.corpus.history import HistoryStep, read_history, settings_of, write_history
 from tertulia.corpus.load import holds
 from tertulia.corpus.parts import parts_of
-from tertulia.corpus.scale import WORK, EngineConfig, open_engine, working_folder
+from tertulia.corpus.scale import WORK, WorkerConfig, open_engine, working_folder
 
 DATA = "data"
 
 
-class PushConfig(ReadConfig, EngineConfig):
+class PushConfig(ReadConfig, WorkerConfig):
     """What to write, in which layout."""
 
     out: Annotated[Path, Cli("--out")]

@@ -27,7 +27,7 @@ from tertulia.core.progress import Progress
 from tertulia.corpus.engines.base import Engine, InProcess
 from tertulia.corpus.engines.pool import Pool
 from tertulia.corpus.engines.ray import RayEngine
-from tertulia.corpus.parts import Part
+from tertulia.corpus.parts import CorpusPart
 from tertulia.corpus.readers.base import Holds, Item
 from tertulia.corpus.shards import write_parquet
 from tertulia.corpus.shingles import sorted_unique
@@ -46,7 +46,7 @@ _GATHERED = 20_000
 Ending = Literal[".jsonl", ".jsonl.gz", ".parquet"]
 
 
-class EngineConfig(Config):
+class WorkerConfig(Config):
     """Where to run."""
 
     engine: Literal["pool", "ray"] = "pool"
@@ -58,7 +58,7 @@ class EngineConfig(Config):
 
 
 @contextmanager
-def open_engine(config: EngineConfig, parts: Sequence[Part]) -> Iterator[Engine]:
+def open_engine(config: WorkerConfig, parts: Sequence[CorpusPart]) -> Iterator[Engine]:
     """The engine of a config; a small corpus is worked on in this process unless workers are asked for."""
     engine: Engine
     if config.engine == "ray":
@@ -90,7 +90,7 @@ def working_folder(out: Path) -> Iterator[Path]:
             yield work.resolve()
         finally:
             shutil.rmtree(work, ignore_errors=True)
-            if is_new and not any(out.iterdir()):
+            if is_new and out.is_dir() and not any(out.iterdir()):
                 out.rmdir()
 
 

@@ -187,11 +187,13 @@ def scrub(text: str, kinds: Sequence[Kind] = KINDS) -> Scrubbed:
 
 def _replace(one: _Pattern, text: str) -> tuple[str, int]:
     pieces: list[str] = []
-    end = 0
-    for match in one.pattern.finditer(text):
+    end = position = 0
+    while match := one.pattern.search(text, position):
         if one.accepts(match):
             pieces += (text[end : match.start(one.group)], PLACEHOLDERS[one.kind])
-            end = match.end(one.group)
+            end = position = match.end(one.group)
+        else:
+            position = match.start() + 1  # what was rejected is short, and may overlap with what is not
     if not pieces:
         return text, 0
     return "".join((*pieces, text[end:])), len(pieces) // 2

@@ -12,7 +12,7 @@ import random
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -25,29 +25,14 @@ from pydantic import Field, field_validator
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from tertulia.core.codec import Problems
-from tertulia.core.config import save
 from tertulia.core.dialogue import Dialogue, Json
 from tertulia.core.errors import DataError
-from tertulia.core.progress import Progress, Silent
-from tertulia.corpus.card import licence_of, write_card
 from tertulia.corpus.config import ReadConfig
 from tertulia.corpus.duplicates import similar_pairs
-from tertulia.corpus.engines.base import Engine
-from tertulia.corpus.history import HistoryStep, read_history, settings_of, write_history
-from tertulia.corpus.near import SketchWriter, near_duplicates_of, ranges_for
-from tertulia.corpus.parts import Part, batches, merge_problems, parts_of, read_dialogues
 from tertulia.corpus.scale import (
-    DistinctValues,
     Ending,
-    EngineConfig,
-    SpoolWriter,
-    addresses_of,
+    WorkerConfig,
     hashes_of,
-    open_engine,
-    positions_of,
-    working_folder,
-    write_in_order,
 )
 
 SPLITS = ("train", "valid", "test")
@@ -57,7 +42,7 @@ _EDGES = 1 << 22
 """Links between dialogues that are joined at a time."""
 
 
-class SplitConfig(ReadConfig, EngineConfig):
+class SplitConfig(ReadConfig, WorkerConfig):
     """How to split a corpus."""
 
     out: Path = Path("split")
@@ -99,71 +84,16 @@ class SplitOutcome:
         return {name: len(part) for name, part in self.parts.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class SplitFiles:
-    """The statistics of splits that were written to files."""
-
-    counts: dict[str, int]
-    """Dialogues per split."""
-    near_duplicates: dict[str, int]
-    largest_group: int
-    shared_authors: int
-    """Speakers in more than one split."""
-    problems: Problems
-
-
-def split_corpus(config: SplitConfig, progress: Progress | None = None) -> SplitFiles:
-    """Split a corpus of any size into files; the same splits, in the same order, as `split_dialogues`.
-
-    Dialogues are read once and set aside on disk. Only numbers are kept in memory: about 50 bytes for each dialogue.
-    """
-    progress = progress or Silent()
-    parts = parts_of(config, wanted="dialogues")
-    with working_folder(config.out) as work, open_engine(config, parts) as engine:
-        ranges = ranges_for(parts)
-        tasks = [_IndexTask(part, str(work), config.by, ranges) for part in parts]
-        progress.step("Reading", total=len(tasks))
-        indexed: dict[int, _Indexed] = {}
-        for result in engine.map(_index, tasks):
-            indexed[result.number] = result
-            progress.advance()
-        written = _Written(work, [indexed[part.number] for part in parts], ranges)
-        files = _split_written(written, config, engine, progress)
-        save(config, config.out / "config.toml")
-        _record(config, files, sum(written.counts))
-    return files
-
-
-def _record(config: SplitConfig, files: SplitFiles, read: int) -> None:
-    """The history of the splits, and their card."""
-    kept = sum(files.counts.values())
-    removed = {"near-duplicate of train": read - kept} if config.drop_near else {}
-    before = read_history(config.target)
-    step = HistoryStep(
-        "split",
-        Path(config.target).name,
-        settings_of(config),
-        read,
-        kept,
-        removed,
-        damaged_lines=files.problems.count,
-        counts=files.counts,
-        licence=licence_of(config.target, before),
-    )
-    write_history(config.out, before, step)
-    write_card(config.out)
-
-
 def split_dialogues(dialogues: Iterable[Dialogue], config: SplitConfig) -> SplitOutcome:
     """Split dialogues in memory into train, valid and test."""
     corpus = list(dialogues)
-    index = _index_of(corpus, config.by)
-    plan = _plan(_groups_of(len(corpus), [index.keys], [index.owners]), config, index.ids, [index.times])
-    parts = {name: [corpus[i] for i in order.tolist()] for name, order in zip(SPLITS, plan.orders, strict=True)}
+    index = index_dialogues(corpus, config.by)
+    chosen = plan(group_dialogues(len(corpus), [index.keys], [index.owners]), config, index.ids, [index.times])
+    parts = {name: [corpus[i] for i in order.tolist()] for name, order in zip(SPLITS, chosen.orders, strict=True)}
     near = {name: _near_train(parts["train"], parts[name], config.near) for name in SPLITS[1:]}
     if config.drop_near:
         parts |= {name: [d for i, d in enumerate(parts[name]) if i not in near[name]] for name in near}
-    return SplitOutcome(parts, {name: len(indices) for name, indices in near.items()}, plan.largest_group)
+    return SplitOutcome(parts, {name: len(indices) for name, indices in near.items()}, chosen.largest_group)
 
 
 def dialogue_time(dialogue: Dialogue) -> float | None:
@@ -210,7 +140,7 @@ def author_overlap(parts: dict[str, list[Dialogue]]) -> int:
     return sum(n > 1 for n in seen.values())
 
 
-class _DialogueIndex(NamedTuple):
+class DialogueIndex(NamedTuple):
     """What decides in which split dialogues are."""
 
     keys: NDArray[np.uint64]
@@ -222,11 +152,12 @@ class _DialogueIndex(NamedTuple):
     """nan where unknown; empty unless the split is by time."""
 
 
-def _index_of(dialogues: Sequence[Dialogue], by: str) -> _DialogueIndex:
+def index_dialogues(dialogues: Sequence[Dialogue], by: str) -> DialogueIndex:
+    """What a split by this needs to know of the dialogues."""
     keys_of: Callable[[Dialogue], list[str]] = _authors if by == "author" else _conversation
     keys = [keys_of(dialogue) for dialogue in dialogues]
     times = [dialogue_time(dialogue) for dialogue in dialogues] if by == "time" else []
-    return _DialogueIndex(
+    return DialogueIndex(
         hashes_of(key for own in keys for key in own),
         np.repeat(np.arange(len(keys)), [len(own) for own in keys]),
         [dialogue.id for dialogue in dialogues],
@@ -243,7 +174,7 @@ def _authors(dialogue: Dialogue) -> list[str]:
     return [thread, *(f"author {author}" for author in authors_of(dialogue))]
 
 
-class _Groups(NamedTuple):
+class DialogueGroups(NamedTuple):
     """Dialogues that stay together; groups are numbered in the order of their first dialogues."""
 
     of: NDArray[np.int64]
@@ -253,7 +184,7 @@ class _Groups(NamedTuple):
     sizes: NDArray[np.int64]
 
 
-def _groups_of(n: int, keys: Sequence[NDArray[np.uint64]], owners: Sequence[NDArray[np.int64]]) -> _Groups:
+def group_dialogues(n: int, keys: Sequence[NDArray[np.uint64]], owners: Sequence[NDArray[np.int64]]) -> DialogueGroups:
     """Group dialogues that share a key, directly or through others. Each dialogue has at least one key."""
     if not n:
         raise DataError("There are no dialogues to split.")
@@ -271,15 +202,15 @@ def _groups_of(n: int, keys: Sequence[NDArray[np.uint64]], owners: Sequence[NDAr
     return _numbered(labels)
 
 
-def _numbered(labels: NDArray[np.int64]) -> _Groups:
+def _numbered(labels: NDArray[np.int64]) -> DialogueGroups:
     _, first, inverse, sizes = np.unique(labels, return_index=True, return_inverse=True, return_counts=True)
     order = np.argsort(first, kind="stable")
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
-    return _Groups(rank[inverse], first[order], sizes[order])
+    return DialogueGroups(rank[inverse], first[order], sizes[order])
 
 
-class _Plan(NamedTuple):
+class SplitPlan(NamedTuple):
     """Which dialogues are in which split, in which order."""
 
     orders: list[NDArray[np.int64]]
@@ -287,7 +218,9 @@ class _Plan(NamedTuple):
     largest_group: int
 
 
-def _plan(groups: _Groups, config: SplitConfig, ids: Sequence[str], times: Sequence[NDArray[np.float64]]) -> _Plan:
+def plan(
+    groups: DialogueGroups, config: SplitConfig, ids: Sequence[str], times: Sequence[NDArray[np.float64]]
+) -> SplitPlan:
     """`ids` are those of all dialogues, or of the first dialogues of the groups."""
     n = len(groups.of)
     order = _by_time(groups, np.concatenate(times)) if config.by == "time" else _shuffled(groups, config.seed, ids)
@@ -302,10 +235,10 @@ def _plan(groups: _Groups, config: SplitConfig, ids: Sequence[str], times: Seque
     rank[order] = np.arange(len(order))
     in_order = np.argsort(rank[groups.of], kind="stable")
     splits = split_of[groups.of[in_order]]
-    return _Plan([in_order[splits == i] for i in range(len(SPLITS))], int(groups.sizes.max()))
+    return SplitPlan([in_order[splits == i] for i in range(len(SPLITS))], int(groups.sizes.max()))
 
 
-def _shuffled(groups: _Groups, seed: int, ids: Sequence[str]) -> NDArray[np.int64]:
+def _shuffled(groups: DialogueGroups, seed: int, ids: Sequence[str]) -> NDArray[np.int64]:
     """The groups in random order, the largest first, so that a huge group gets the split with the most room."""
     first_ids = ids if len(ids) == len(groups.first) else [ids[i] for i in groups.first.tolist()]
     by_id = array("q", pc.sort_indices(pa.array(first_ids, pa.large_string())).to_pylist())
@@ -314,7 +247,7 @@ def _shuffled(groups: _Groups, seed: int, ids: Sequence[str]) -> NDArray[np.int6
     return shuffled[np.argsort(-groups.sizes[shuffled], kind="stable")]
 
 
-def _by_time(groups: _Groups, times: NDArray[np.float64]) -> NDArray[np.int64]:
+def _by_time(groups: DialogueGroups, times: NDArray[np.float64]) -> NDArray[np.int64]:
     """The groups by the time of their earliest dialogues."""
     if missing := int(np.isnan(times).sum()):
         raise DataError(
@@ -341,166 +274,3 @@ def _near_train(train: Sequence[Dialogue], held_out: Sequence[Dialogue], thresho
 
 def _text(dialogue: Dialogue) -> str:
     return "\n".join(turn.text for turn in dialogue.turns)
-
-
-@dataclass(frozen=True, slots=True)
-class _IndexTask:
-    """Read one part, set its dialogues aside and index them."""
-
-    part: Part
-    work: str
-    by: str
-    ranges: int
-
-
-@dataclass(slots=True)
-class _Indexed:
-    """What is known of a part."""
-
-    number: int
-    count: int = 0
-    blocks: int = 0
-    problems: Problems = field(default_factory=Problems)
-
-
-def _index(task: _IndexTask) -> _Indexed:
-    work, number = Path(task.work), task.part.number
-    result = _Indexed(number)
-    spool, sketches = SpoolWriter(work, number), SketchWriter(work, number, task.ranges)
-    indices: list[_DialogueIndex] = []
-    authors: list[NDArray[np.uint64]] = []
-    author_counts: list[NDArray[np.int64]] = []
-    for batch in batches(read_dialogues(task.part, result.problems)):
-        spool.write(batch)
-        sketches.add([[turn.text for turn in dialogue.turns] for dialogue in batch])
-        index = _index_of(batch, task.by)
-        indices.append(index._replace(owners=index.owners + result.count))
-        names = [authors_of(dialogue) for dialogue in batch]
-        authors.append(hashes_of(name for own in names for name in own))
-        author_counts.append(np.array([len(own) for own in names], np.int64))
-        result.count += len(batch)
-    spool.close()
-    result.blocks = sketches.close()
-    columns = _joined(indices)
-    np.savez(
-        work / f"index-{number:06d}.npz",
-        keys=columns.keys,
-        owners=columns.owners,
-        times=columns.times,
-        authors=np.concatenate([np.zeros(0, np.uint64), *authors]),
-        author_counts=np.concatenate([np.zeros(0, np.int64), *author_counts]),
-    )
-    with pa.OSFile(str(work / f"ids-{number:06d}.arrow"), "wb") as file:
-        table = pa.table({"id": pa.array(columns.ids, pa.large_string())})
-        with pa.ipc.new_file(file, table.schema) as writer:
-            writer.write_table(table)
-    return result
-
-
-def _joined(indices: Sequence[_DialogueIndex]) -> _DialogueIndex:
-    empty = _DialogueIndex(np.zeros(0, np.uint64), np.zeros(0, np.int64), [], np.zeros(0))
-    keys, owners, ids, times = zip(empty, *indices, strict=True)
-    return _DialogueIndex(
-        np.concatenate(keys), np.concatenate(owners), [name for own in ids for name in own], np.concatenate(times)
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """The parts of a corpus on disk."""
-
-    work: Path
-    parts: list[_Indexed]
-    ranges: int
-
-    @property
-    def counts(self) -> list[int]:
-        return [part.count for part in self.parts]
-
-    def columns(self, name: str) -> list[NDArray[np.generic]]:
-        """One column of the index of all parts."""
-        columns = []
-        for part in self.parts:
-            with np.load(self.work / f"index-{part.number:06d}.npz") as index:
-                columns.append(index[name])
-        return columns
-
-    def ids(self, positions: NDArray[np.int64]) -> list[str]:
-        """The ids of the dialogues at these positions, which are in order."""
-        ids: list[str] = []
-        start = 0
-        for part in self.parts:
-            chosen = positions[np.searchsorted(positions, start) : np.searchsorted(positions, start + part.count)]
-            with pa.OSFile(str(self.work / f"ids-{part.number:06d}.arrow")) as file, pa.ipc.open_file(file) as table:
-                ids += table.read_all()["id"].take(pa.array(chosen - start)).to_pylist()
-            start += part.count
-        return ids
-
-
-def _split_written(written: _Written, config: SplitConfig, engine: Engine, progress: Progress) -> SplitFiles:
-    counts = written.counts
-    n = sum(counts)
-    progress.step(f"Splitting {n} dialogues by {config.by}")
-    starts = np.cumsum([0, *counts])
-    owners = [own + start for own, start in zip(written.columns("owners"), starts[:-1], strict=True)]
-    groups = _groups_of(n, written.columns("keys"), owners)  # type: ignore[arg-type]
-    ids = [] if config.by == "time" else written.ids(groups.first)
-    plan = _plan(groups, config, ids, written.columns("times"))  # type: ignore[arg-type]
-    del groups, ids, owners
-    split_of = np.empty(n, np.uint8)
-    for number, order in enumerate(plan.orders):
-        split_of[order] = number
-    near = _near_positions(written, split_of, config, engine, progress)
-    near_counts = {name: int((split_of[near] == i).sum()) for i, name in enumerate(SPLITS) if i}
-    kept = np.ones(n, np.bool_)
-    if config.drop_near:
-        kept[near] = False
-    addresses = addresses_of(counts)
-    for name, order in zip(SPLITS, plan.orders, strict=True):
-        chosen = addresses[order[kept[order]]]
-        path = config.out / f"{name}{config.ending}"
-        write_in_order(chosen, path, work=written.work, engine=engine, progress=progress, ending=config.ending)
-    problems = Problems()
-    for part in written.parts:
-        merge_problems(problems, part.problems)
-    sizes = {name: int(kept[order].sum()) for name, order in zip(SPLITS, plan.orders, strict=True)}
-    return SplitFiles(sizes, near_counts, plan.largest_group, _shared_authors(written, split_of, kept), problems)
-
-
-def _near_positions(
-    written: _Written, split_of: NDArray[np.uint8], config: SplitConfig, engine: Engine, progress: Progress
-) -> NDArray[np.int64]:
-    """The positions of held-out dialogues that are similar to one for training."""
-    held_out = written.work / "held-out.bin"
-    (split_of > 0).astype(np.uint8).tofile(held_out)
-    similar = near_duplicates_of(
-        written.work,
-        [part.blocks for part in written.parts],
-        ranges=written.ranges,
-        threshold=config.near,
-        engine=engine,
-        progress=progress,
-        held_out=held_out,
-        counts=written.counts,
-    )
-    return positions_of(similar.addresses, written.counts)
-
-
-def _shared_authors(written: _Written, split_of: NDArray[np.uint8], kept: NDArray[np.bool_]) -> int:
-    """Speakers in more than one split: of their hashes, the last two bits are replaced by the split."""
-    distinct = DistinctValues()
-    start = 0
-    for part in written.parts:
-        with np.load(written.work / f"index-{part.number:06d}.npz") as index:
-            authors, lengths = index["authors"], index["author_counts"]
-        own = slice(start, start + part.count)
-        splits, stays = np.repeat(split_of[own], lengths), np.repeat(kept[own], lengths)
-        distinct.add(((authors & ~np.uint64(3)) | splits.astype(np.uint64))[stays])
-        start += part.count
-    shared = 0
-    for values in distinct.ranges():
-        bare = values & ~np.uint64(3)
-        repeated = bare[1:][bare[1:] == bare[:-1]]
-        shared += len(np.unique(repeated))
-    distinct.close()
-    return shared

@@ -19,10 +19,10 @@ from tertulia.core.text import words, words_of_each
 from tertulia.corpus.config import ReadConfig
 from tertulia.corpus.duplicates import near_duplicates
 from tertulia.corpus.load import holds
-from tertulia.corpus.parts import Part, batches, merge_problems, parts_of, read_part
+from tertulia.corpus.parts import CorpusPart, batches, merge_problems, parts_of, read_part
 from tertulia.corpus.readers.base import Holds
 from tertulia.corpus.rules import URL
-from tertulia.corpus.scale import DistinctValues, EngineConfig, hashes_of, open_engine
+from tertulia.corpus.scale import DistinctValues, WorkerConfig, hashes_of, open_engine
 from tertulia.corpus.shingles import sorted_unique
 
 _REPEATED_WORDS = 4
@@ -90,7 +90,7 @@ def exchange_stats(exchanges: Iterable[Exchange]) -> ExchangeStats:
         return totals.stats()
 
 
-class StatsConfig(ReadConfig, EngineConfig):
+class StatsConfig(ReadConfig, WorkerConfig):
     """Which corpus to compute statistics of."""
 
 
@@ -157,7 +157,7 @@ class _PartCounts(NamedTuple):
     problems: Problems
 
 
-def _count_part(task: tuple[Part, Holds]) -> _PartCounts:
+def _count_part(task: tuple[CorpusPart, Holds]) -> _PartCounts:
     part, kind = task
     problems, counts = Problems(), _Counts()
     for batch in batches(read_part(part, problems), _BATCH):
