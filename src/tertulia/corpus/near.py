@@ -23,8 +23,8 @@ from tertulia.corpus.parts import CorpusPart
 from tertulia.corpus.scale import PART_SHIFT, Addresses
 from tertulia.corpus.shingles import BANDS, Hashes, band_keys, joined_shingle_sets, signatures
 
-RANGE_TEXTS = 100_000
-"""Texts per range of keys: about 50 MB of keys and addresses."""
+RANGE_TEXTS = 40_000
+"""Texts per range of keys: about 20 MB of keys and addresses."""
 _BLOCK_TEXTS = 20_000
 """Texts of a part whose keys are ordered together."""
 _CACHED_SETS = 20_000

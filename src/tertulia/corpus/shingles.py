@@ -93,7 +93,7 @@ def _sets_of(numbers: NDArray[np.int64], lengths: NDArray[np.int64], n: int) -> 
 
 
 def sorted_unique(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The distinct values in order; three times as fast as `numpy.unique`, which builds a hash table.
+    """The distinct values in order; faster than `numpy.unique`, which builds a hash table first.
 
     >>> sorted_unique(np.array([3, 1, 3], np.uint64)).tolist()
     [1, 3]

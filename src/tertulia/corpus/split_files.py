@@ -1,7 +1,7 @@
 """Split a corpus of any size into files: the same splits, in the same order, as `split_dialogues` makes in memory.
 
 Dialogues are read once, in parts, and set aside on disk with what decides their split and what finds near-duplicates;
-after the plan is made, they are written in its order. Only numbers are kept in memory: about 50 bytes a dialogue.
+after the plan is made, they are written in its order. Only numbers are kept in memory, less than 200 bytes a dialogue.
 """
 
 from collections.abc import Sequence
