@@ -36,7 +36,7 @@ from tertulia.corpus.write import save_dialogues as save_dialogues
 from tertulia.corpus.write import save_exchanges as save_exchanges
 
 T = TypeVar("T")
-_NO_CORPUS = ("readme*", "licen[cs]e*", "notice*", "*.partial*", "sources.json")
+_NO_CORPUS = ("readme*", "licen[cs]e*", "notice*", "*.partial*", "sources.json", "history.json")
 """Common files that are not a corpus; a format adds its companion files."""
 SAMPLE = "sample"
 _LOG_LINE = re.compile(r"\[?(?:\d{4}-\d\d-\d\d[T ])?\d\d?:\d\d(?::\d\d)?\S{0,6}\s+(?:<\S[^>]*> |\* |-|\S+\t)|=== |--- ")
