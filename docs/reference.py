@@ -13,7 +13,9 @@ from typer.main import get_command
 from tertulia.cli.main import COMMANDS, build
 from tertulia.core.config import Config
 from tertulia.core.registry import Registry
+from tertulia.corpus.custom_rules import RULES
 from tertulia.corpus.registry import READERS
+from tertulia.corpus.taggers import TAGGERS
 from tertulia.metrics.metric import MetricFamily
 from tertulia.metrics.registry import METRICS, example_name, metric_named
 from tertulia.models.registry import ARCHITECTURES
@@ -37,6 +39,10 @@ def main() -> int:
         registry_table(
             "Formats", "What dialogues are read from; [formats](formats.md) says what each one keeps.", READERS
         ),
+        registry_table(
+            "Taggers", "What `tertulia corpus tag` measures; [a better corpus](quality.md) says which tags.", TAGGERS
+        ),
+        registry_table("Rules", "What `tertulia corpus filter --rule` removes by.", RULES),
         metrics(),
         routes(),
     ]

@@ -22,7 +22,9 @@ from tertulia.core.errors import MissingExtra
 from tertulia.core.registry import Registry
 from tertulia.core.reply import Ask
 from tertulia.core.safety import CLASSIFIERS
+from tertulia.corpus.custom_rules import RULES
 from tertulia.corpus.registry import READERS
+from tertulia.corpus.taggers import TAGGERS
 from tertulia.metrics.registry import METRICS
 from tertulia.models.classifiers.grounding import GROUNDING
 from tertulia.models.decoding import PRESETS, Method
@@ -47,6 +49,8 @@ TABLES: dict[str, Registry] = {
     "recipes": RECIPES,
     "grounding classifiers": GROUNDING,
     "safety classifiers": CLASSIFIERS,
+    "taggers": TAGGERS,
+    "rules": RULES,
 }
 
 

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
 from inspect import getmembers, isfunction
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from types import FrameType
 
 import numpy as np
@@ -22,10 +24,14 @@ from tertulia.core import text as core_text
 from tertulia.core.dialogue import Dialogue, Evidence, Message, Persona, Turn
 from tertulia.core.reply import Ask
 from tertulia.core.safety import normalise
-from tertulia.corpus import rules
+from tertulia.corpus import rules, scrub
 from tertulia.corpus.chatlogs import nicks, tags
 from tertulia.corpus.chatlogs.exports import parse_slack
 from tertulia.corpus.chatlogs.log import LogLine
+from tertulia.corpus.custom_rules import Blocklist
+from tertulia.corpus.shingles import shingle_sets
+from tertulia.corpus.tag import make_taggers
+from tertulia.corpus.taggers import DEFAULT, Tagger
 from tertulia.judge.resources import emotions as emotion_resource
 from tertulia.metrics.embeddings import WordVectors
 from tertulia.metrics.metric import ConversationExample, Metric, MetricFamily, ReplyExample
@@ -129,6 +135,33 @@ TEXTS: dict[str, Callable[[int], str]] = {
     "unclosed Slack channels before a user": repeat("<#a", after="<@A>"),
     "a mixture": repeat('Well... "isn\'t it"?! (no)\n\n😀 a\u0301-b: > http://x /etc/y 3.50 ha-ha\t_'),
 }
+PERSONAL_TEXTS: dict[str, Callable[[int], str]] = {
+    "digits": repeat("1"),
+    "digits and spaces": repeat("1 "),
+    "digits and hyphens": repeat("12-"),
+    "numbers like cards": repeat("4111 1111 1111 1112 "),
+    "telephones without a number": repeat("call "),
+    "telephones with too much of a number": repeat("call 1 2 3 4 5 6 "),
+    "plus signs": repeat("+1"),
+    "mail addresses that do not end": repeat("a@b."),
+    "a mail address of numbers": repeat("1.", before="a@"),
+    "mail addresses in words": repeat("a(at)"),
+    "one long local part": repeat("a.", after="@"),
+    "numbers and dots": repeat("1.2."),
+    "colons between letters": repeat("a:"),
+    "colons": repeat(":"),
+    "beginnings of tokens": repeat("eyJ"),
+    "tokens without an end": repeat("eyJhbGciOiJ."),
+    "keys that begin": repeat("-----BEGIN PRIVATE KEY-----"),
+    "key prefixes": repeat("sk-"),
+    "passwords": repeat("password="),
+    "passwords without a digit": repeat("password=abcdefgh "),
+    "house numbers": repeat("1 Elm "),
+    "house numbers and names": repeat("1 Elm Oak Ash "),
+    "capitalised names": repeat("Aa Bb, "),
+    "German streets": repeat("Astra"),
+}
+"""Almost personal data, for what looks for it."""
 ALWAYS_FULL = ("dots before a letter", "accents above and below one letter", "one long word", "a mixture")
 """Texts of which every function reads the full megabyte, however fast it was with less."""
 
@@ -203,6 +236,31 @@ CORE: dict[str, Function] = {
     "ngrams": lambda text: sum(1 for _ in core_text.ngrams(text.split(), 3)),
     "is_question": core_text.is_question,
 }
+
+
+def apply_taggers(text: str) -> object:
+    """The taggers that use nothing that is checked by itself (`filter safety`, personal data)."""
+    return [tagger([Dialogue("d", (Turn("ana", text),))]) for tagger in _taggers()]
+
+
+@cache
+def _taggers() -> list[Tagger]:
+    taggers = make_taggers([name for name in DEFAULT if name not in ("safety", "pii")])
+    for tagger in taggers:
+        tagger([Dialogue("d", (Turn("ana", "hi there"),))])  # loads its model
+    return taggers
+
+
+_taggers()
+
+
+@cache
+def _blocklist() -> Blocklist:
+    with NamedTemporaryFile("w", suffix=".txt", delete=False) as file:
+        file.write("a a a b\nw1 w2 x\nha ha no\n")
+    return Blocklist(file=Path(file.name))
+
+
 CORPUS: dict[str, Function] = {
     "share_of_letters": rules.share_of_letters,
     "is_letter": lambda text: [rules.is_letter(character) for character in text[:1000]],
@@ -216,6 +274,9 @@ CORPUS: dict[str, Function] = {
     "parse_address": lambda text: nicks.parse_address(text, {"a", "@"}),
     "mentions": lambda text: nicks.mentions(text, {"aaa"}),
     "aliases": lambda text: nicks.aliases([LogLine(0, 0.0, "", text, "system")]),
+    "shingle_sets": lambda text: shingle_sets([text, text[1:]]),
+    "taggers": apply_taggers,
+    "blocklist": lambda text: _blocklist()(Dialogue("d", (Turn("ana", text),))),
     "parse_slack": lambda text: parse_slack([{"ts": "1", "user": "U", "text": text}], {"U": "ana"}),
 }
 TALK: dict[str, Function] = {
@@ -322,6 +383,13 @@ def complaint_once(function: Function, make: Callable[[int], str], *, full: bool
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_megabyte_of_the_worst_text_takes_linear_time(name: str) -> None:
     complaints = {text: complaint(FUNCTIONS[name], make, full=text in ALWAYS_FULL) for text, make in TEXTS.items()}
+    assert {text: problem for text, problem in complaints.items() if problem} == {}
+
+
+@pytest.mark.slow
+def test_what_is_almost_personal_data_takes_linear_time() -> None:
+    texts = PERSONAL_TEXTS | {"a mixture": TEXTS["a mixture"], "different words": TEXTS["different words"]}
+    complaints = {text: complaint(scrub.scrub, make) for text, make in texts.items()}
     assert {text: problem for text, problem in complaints.items() if problem} == {}
 
 

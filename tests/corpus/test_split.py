@@ -1,12 +1,23 @@
+import os
 import random
+import signal
+import subprocess
+import sys
+import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from tertulia.core.config import validate
 from tertulia.core.dialogue import Dialogue, Turn
 from tertulia.core.errors import ConfigError, DataError
-from tertulia.corpus.split import SplitConfig, author_overlap, split_dialogues
+from tertulia.corpus.load import load_dialogues
+from tertulia.corpus.split import SplitConfig, author_overlap, dialogue_time, split_dialogues
+from tertulia.corpus.split_files import split_corpus
+from tertulia.corpus.write import save_dialogues
+
+from .conftest import make_dialogues
 
 
 def corpus(n: int = 200, *, authors: int = 400, threads: int | None = None) -> list[Dialogue]:
@@ -84,3 +95,66 @@ def test_no_dialogues_and_bad_shares_are_errors():
         split_dialogues([], SplitConfig())
     with pytest.raises(ConfigError, match="add up to 1"):
         validate(SplitConfig, {"shares": (0.5, 0.1, 0.1)}, where="here")
+
+
+def test_dated_turns_date_their_dialogue():
+    turns = (
+        Turn("a", "hi"),
+        Turn("b", "yo", meta={"date": "2008-04-11T04:24:30.500Z"}),
+        Turn("a", "?", meta={"time": 7}),
+    )
+    assert dialogue_time(Dialogue("d", turns)) == 7.0
+    assert dialogue_time(Dialogue("d", turns[:2])) == 1207887870.5
+    assert dialogue_time(Dialogue("d", turns, meta={"time": True, "date": "1970-01-02"})) == 86400.0
+    assert dialogue_time(Dialogue("d", turns[:1], meta={"time": "noon"})) is None
+    parts = split_dialogues(make_dialogues(100), SplitConfig(by="time")).parts
+    latest = max(t for d in parts["train"] if (t := dialogue_time(d)) is not None)
+    assert all(latest < (dialogue_time(d) or 0) for d in parts["test"])
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize(
+    ("by", "ending", "workers"),
+    [("random", ".jsonl", 2), ("author", ".jsonl", None), ("time", ".parquet", None), ("random", ".jsonl.gz", None)],
+)
+def test_files_are_the_splits_of_dialogues_in_memory(tmp_path: Path, by: str, ending: str, workers: int | None):
+    dialogues = make_dialogues(300, threads=None if by == "author" else 90)
+    dialogues = [Dialogue(d.id, tuple(Turn(t.speaker + str(i // 3 if by == "author" else ""), t.text, meta=t.meta)
+                 for t in d.turns), meta=d.meta) for i, d in enumerate(dialogues)]  # fmt: skip
+    save_dialogues(dialogues, tmp_path / "in.jsonl")
+    for drop in (False, True):
+        config = SplitConfig(target=str(tmp_path / "in.jsonl"), out=tmp_path / f"out{drop}", by=by, ending=ending,
+                             seed=3, workers=workers, drop_near=drop)  # fmt: skip
+        files, memory = split_corpus(config), split_dialogues(dialogues, config)
+        assert (files.counts, files.near_duplicates) == (memory.counts, memory.near_duplicates)
+        assert (files.largest_group, files.shared_authors) == (memory.largest_group, author_overlap(memory.parts))
+        assert sum(files.near_duplicates.values()) > 0 or by == "author"
+        for name, part in memory.parts.items():
+            written = config.out / f"{name}{ending}"
+            assert list(load_dialogues(written)) == part
+            if ending != ".jsonl.gz":
+                save_dialogues(part, tmp_path / f"expected{ending}")
+                assert written.read_bytes() == (tmp_path / f"expected{ending}").read_bytes()
+
+
+def test_a_killed_split_leaves_nothing_that_looks_finished_and_can_be_repeated(tmp_path: Path):
+    save_dialogues(make_dialogues(3000), tmp_path / "in.jsonl")
+    command = [sys.executable, "-m", "tertulia", "corpus", "split", str(tmp_path / "in.jsonl"), "--out",
+               str(tmp_path / "out")]  # fmt: skip
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while process.poll() is None and not list((tmp_path / "out").glob("_work/spool-*.jsonl")):
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not list((tmp_path / "out").glob("*.jsonl"))
+    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    assert len(list(load_dialogues(tmp_path / "out"))) == 3000
+    assert not (tmp_path / "out" / "_work").exists()
+
+
+def test_a_corpus_without_dialogues_leaves_no_folder(tmp_path: Path):
+    (tmp_path / "in.jsonl").write_text("{}\n", encoding="utf-8")
+    with pytest.raises(DataError, match="no dialogues"):
+        split_corpus(SplitConfig(target=str(tmp_path / "in.jsonl"), format="tertulia", out=tmp_path / "out"))
+    assert not (tmp_path / "out").exists()

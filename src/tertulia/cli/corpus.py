@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
 
 from rich.text import Text
 
 from tertulia.cli.command import AsJson, command
 from tertulia.cli.corpus_mine import erase, mine
 from tertulia.cli.corpus_personas import personas
+from tertulia.cli.corpus_quality import card, dedup, filter_items, push, tag
 from tertulia.cli.corpus_sets import ranking_set, silver, split
 from tertulia.cli.help import App
 from tertulia.cli.output import Bars, err, out, print_json, print_problems, print_table
@@ -17,15 +17,15 @@ from tertulia.cli.show import show_dialogue, show_exchange, show_sample
 from tertulia.core.codec import Problems, dialogue_to_json, exchange_to_json
 from tertulia.core.dialogue import Dialogue, Exchange, Json
 from tertulia.corpus.catalog import CATALOG, RECORD, GetConfig, get_dataset
-from tertulia.corpus.config import ConvertConfig, ReadConfig, ShowConfig
+from tertulia.corpus.config import ReadConfig, ShowConfig
+from tertulia.corpus.convert import ConvertConfig, convert_corpus
 from tertulia.corpus.load import SAMPLE, corpus_in, holds, load_dialogues, load_exchanges
 from tertulia.corpus.readers.base import Holds, Item
 from tertulia.corpus.registry import READERS
-from tertulia.corpus.stats import corpus_stats, exchange_stats, sample_stats
-from tertulia.corpus.write import save_dialogues, save_exchanges, written_as
+from tertulia.corpus.stats import StatsConfig, sample_stats, stats_of
+from tertulia.corpus.write import written_as
 
 app = App()
-T = TypeVar("T")
 _BUNDLED = "the bundled corpus: use this name wherever a corpus is expected"
 _PARQUET = "Tertulia's own dialogues in Parquet"
 
@@ -127,17 +127,18 @@ def show(settings: ShowConfig, *, as_json: bool) -> None:
 
 
 @app.command()
-@command(ReadConfig)
-def stats(settings: ReadConfig, *, as_json: bool) -> None:
+@command(StatsConfig)
+def stats(settings: StatsConfig, *, as_json: bool) -> None:
     """Compute statistics of a corpus."""
-    problems = Problems()
     figures: dict[str, Json]
+    problems = Problems()
     if settings.target == SAMPLE and not settings.split:
         figures = sample_stats()
-    elif _holds(settings) == "exchanges":
-        figures = exchange_stats(_exchanges(settings, problems)).as_json() | {"damaged_lines": problems.count}
     else:
-        figures = corpus_stats(_dialogues(settings, problems)).as_json() | {"damaged_lines": problems.count}
+        with Bars() as bars:
+            result = stats_of(settings, bars)
+        problems = result.problems
+        figures = result.stats.as_json() | {"damaged_lines": problems.count}
     if as_json:
         print_json(figures)
     else:
@@ -152,26 +153,28 @@ def stats(settings: ReadConfig, *, as_json: bool) -> None:
 @command(ConvertConfig)
 def convert(settings: ConvertConfig, *, as_json: bool) -> None:
     """Convert a corpus to another format."""
-    problems = Problems()
-    to = settings.to or ("tertulia" if _holds(settings) == "dialogues" else "exchanges")
-    kind = READERS.get(to).holds
     with Bars() as bars:
-        bars.step(f"Writing {settings.out}")
-        if kind == "exchanges":
-            count = save_exchanges(_with_progress(_exchanges(settings, problems), bars), settings.out, format=to)
-        else:
-            count = save_dialogues(_with_progress(_dialogues(settings, problems), bars), settings.out, format=to)
+        converted = convert_corpus(settings, bars)
     if as_json:
-        print_json({"out": str(settings.out), kind: count, "damaged_lines": problems.count})
+        figures = {converted.kind: converted.count, "damaged_lines": converted.problems.count}
+        replaced = {"replaced": dict(converted.replaced)} if settings.scrub else {}
+        print_json({"out": str(settings.out)} | figures | replaced)
     else:
-        out.print(f"Wrote {count} {kind} to {settings.out}", markup=False)
-    print_problems(problems)
+        if settings.scrub:
+            print_table(("replaced", ""), converted.replaced.most_common())
+        out.print(f"Wrote {converted.count} {converted.kind} to {settings.out}", markup=False)
+    print_problems(converted.problems)
 
 
 app.command()(split)
 app.command("testset")(ranking_set)
 app.command()(silver)
 app.command()(personas)
+app.command()(dedup)
+app.command()(tag)
+app.command("filter")(filter_items)
+app.command()(push)
+app.command()(card)
 app.command()(mine)
 app.command()(erase)
 
@@ -192,12 +195,6 @@ def _dialogues(settings: ReadConfig, problems: Problems) -> Iterator[Dialogue]:
 def _exchanges(settings: ReadConfig, problems: Problems) -> Iterator[Exchange]:
     skipped = None if settings.strict else problems
     return load_exchanges(settings.target, split=settings.split, format=settings.format, problems=skipped)
-
-
-def _with_progress(items: Iterator[T], bars: Bars) -> Iterator[T]:
-    for item in items:
-        bars.advance()
-        yield item
 
 
 def _flatten(figures: dict[str, Json], prefix: str = "") -> dict[str, Json]:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from tertulia.cli.command import command
 from tertulia.cli.output import Bars, out, print_json, print_problems, print_table
 from tertulia.core.codec import Problems
-from tertulia.core.config import save
 from tertulia.core.dialogue import Dialogue, Exchange, Turn
 from tertulia.core.errors import UsageError
 from tertulia.core.progress import Progress
@@ -16,37 +15,31 @@ from tertulia.corpus.load import load_dialogues
 from tertulia.corpus.silver.generate import SilverConfig, silver_exchanges
 from tertulia.corpus.silver.sources import grounded_dialogues
 from tertulia.corpus.silver.written import ReplyGenerator, WrittenPrompt
-from tertulia.corpus.split import SplitConfig, author_overlap, split_dialogues
+from tertulia.corpus.split import SplitConfig
+from tertulia.corpus.split_files import split_corpus
 from tertulia.corpus.testsets import TestSetConfig, make_test_set, save_test_set, save_triples
-from tertulia.corpus.write import check_target, save_dialogues, save_exchanges
+from tertulia.corpus.write import check_target, save_exchanges
 from tertulia.talk.spec import make_bot
 
 
 @command(SplitConfig)
 def split(settings: SplitConfig, *, as_json: bool) -> None:
     """Split a corpus into train, valid and test; no conversation is in two of them, and near-duplicates are counted."""
-    problems = Problems()
     with Bars() as bars:
-        bars.step("Reading")
-        dialogues = _read(settings, problems)
-        bars.step(f"Splitting {len(dialogues)} dialogues by {settings.by}")
-        outcome = split_dialogues(dialogues, settings)
-        for name, part in outcome.parts.items():
-            save_dialogues(part, settings.out / f"{name}{settings.ending}")
-        save(settings, settings.out / "config.toml")
+        outcome = split_corpus(settings, bars)
     figures = {
         "dialogues": outcome.counts,
         "near_duplicates_of_train": outcome.near_duplicates,
-        "speakers_in_two_splits": author_overlap(outcome.parts),
+        "speakers_in_two_splits": outcome.shared_authors,
         "largest_group": outcome.largest_group,
     }
     if as_json:
-        print_json(figures | {"out": str(settings.out), "damaged_lines": problems.count})
+        print_json(figures | {"out": str(settings.out), "damaged_lines": outcome.problems.count})
     else:
         rows = [(n, count, outcome.near_duplicates.get(n, "")) for n, count in outcome.counts.items()]
         print_table(("split", "dialogues", "near-duplicates of train"), rows)
-        out.print(f"{figures['speakers_in_two_splits']} speakers are in more than one split. Wrote to {settings.out}")
-    print_problems(problems)
+        out.print(f"{outcome.shared_authors} speakers are in more than one split. Wrote to {settings.out}")
+    print_problems(outcome.problems)
 
 
 @command(TestSetConfig)

@@ -20,6 +20,7 @@ _EXTRAS = dict.fromkeys(
 ) | {
     "lightgbm": "chatlogs",
     "psycopg": "postgres",
+    "py3langid": "tags",
     "ray": "ray",
 }
 """Which optional part of Tertulia installs a package."""

@@ -1,6 +1,5 @@
-"""Configs of the commands that read a corpus: show, stats, convert, and the base of split and testset."""
+"""Configs of the commands that read a corpus: show, and the base of the others."""
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -32,12 +31,3 @@ class ShowConfig(ReadConfig):
     """How many dialogues or exchanges (or items of a part) to show."""
     skip: int = Field(0, ge=0)
     """How many to skip first."""
-
-
-class ConvertConfig(ReadConfig):
-    """What to convert, and into what."""
-
-    out: Annotated[Path, Cli(argument=True)]
-    """File to write, with an ending that fits the format (.jsonl, .json, .parquet, .txt, .tsv, .csv), or a folder."""
-    to: str | None = None
-    """Format to write; by default Tertulia's own dialogues, or its own exchanges if the corpus has exchanges."""

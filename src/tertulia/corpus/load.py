@@ -36,7 +36,7 @@ from tertulia.corpus.write import save_dialogues as save_dialogues
 from tertulia.corpus.write import save_exchanges as save_exchanges
 
 T = TypeVar("T")
-_NO_CORPUS = ("readme*", "licen[cs]e*", "notice*", "*.partial*", "sources.json")
+_NO_CORPUS = ("readme*", "licen[cs]e*", "notice*", "*.partial*", "sources.json", "history.json")
 """Common files that are not a corpus; a format adds its companion files."""
 SAMPLE = "sample"
 _LOG_LINE = re.compile(r"\[?(?:\d{4}-\d\d-\d\d[T ])?\d\d?:\d\d(?::\d\d)?\S{0,6}\s+(?:<\S[^>]*> |\* |-|\S+\t)|=== |--- ")
@@ -99,7 +99,7 @@ def load_located(
         if file.name.endswith(".parquet"):
             yield from (Located(dialogue, file, 0) for dialogue in read_parquet(file))
         else:
-            yield from _read_located(file, corpus.reader or recognise(file), problems)
+            yield from read_located(file, corpus.reader or recognise(file), problems)
 
 
 def holds(target: str | Path, *, split: str | None = None, format: str | None = None) -> Holds:  # noqa: A002
@@ -228,6 +228,20 @@ def _readers() -> list[AnyReader]:
     return [READERS.get(name) for name in READERS]
 
 
+def find_files(target: Path, *, split: str | None = None, format: str | None = None) -> CorpusFiles:  # noqa: A002
+    """The files of a corpus, and their reader if it is known without opening them."""
+    return _find(target, split, format)
+
+
+def check_dialogues(file: Path, reader: AnyReader) -> None:
+    """Raise an error if a file contains exchanges."""
+    if reader.holds == "exchanges":
+        raise UsageError(
+            f"{file} contains exchanges (single replies with their context), not dialogues.",
+            hint="Use `tertulia corpus show`, `stats` or `convert` on this file alone; in Python, load_exchanges.",
+        )
+
+
 def _find(target: Path, split: str | None, format_name: str | None) -> CorpusFiles:
     """The files and, if a format is named or the folder as a whole has one, their reader."""
     named: AnyReader | None = READERS.get(format_name) if format_name else None
@@ -259,26 +273,22 @@ def _read_all(corpus: CorpusFiles, problems: Problems | None, *, wanted: Holds =
             yield from read_parquet(file)
             continue
         reader = corpus.reader or recognise(file)
-        if wanted == "dialogues" and reader.holds == "exchanges":
-            raise UsageError(
-                f"{file} contains exchanges (single replies with their context), not dialogues.",
-                hint="Use `tertulia corpus show`, `stats` or `convert` on this file alone; in Python, load_exchanges.",
-            )
-        yield from _read(file, reader, problems)
+        if wanted == "dialogues":
+            check_dialogues(file, reader)
+        yield from (one.item for one in read_located(file, reader, problems))
 
 
-def _read(file: Path, reader: AnyReader, problems: Problems | None) -> Iterator[Item]:
-    return (one.item for one in _read_located(file, reader, problems))
-
-
-def _read_located(file: Path, reader: AnyReader, problems: Problems | None) -> Iterator[Located]:
+def read_located(
+    file: Path, reader: AnyReader, problems: Problems | None, *, lines: IO[str] | None = None
+) -> Iterator[Located]:
+    """The items of one file, or of some of its `lines`, which count from 1."""
     decode = reader.beside(file) if reader.beside else reader.decode
 
     def located(value: tuple[int, Json]) -> Located:
         return Located(decode(value[1]), file, value[0])
 
     try:
-        with open_text(file) as text:
+        with lines or open_text(file) as text:
             records = (Record(r.line, (r.line, r.value), r.damage) for r in reader.records(text, file.name))
             yield from read_records(records, located, source=str(file), problems=problems)
     except UNREADABLE as error:

@@ -1,7 +1,7 @@
 """Dialogues in Parquet with an explicit schema: reading returns exactly what was written, turn by turn."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -45,7 +45,7 @@ def write_parquet(dialogues: Iterable[Dialogue], path: Path, *, rows: int = 2000
     count = 0
     with atomic_write(path) as file, pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
         for group in _groups(dialogues, rows):
-            writer.write_table(pa.Table.from_pylist([_row(d) for d in group], schema=SCHEMA))
+            writer.write_table(pa.Table.from_pylist([dialogue_row(d) for d in group], schema=SCHEMA))
             count += len(group)
     return count
 
@@ -65,15 +65,15 @@ def read_rows(path: Path) -> Iterator[dict[str, Json]]:
             yield from batch.to_pylist()
 
 
-def read_parquet(path: Path) -> Iterator[Dialogue]:
-    """The dialogues of one Parquet file, streamed; a mined pair is a dialogue, too."""
+def read_parquet(path: Path, *, row_groups: Sequence[int] | None = None) -> Iterator[Dialogue]:
+    """The dialogues of one Parquet file, or of some of its row groups, streamed; a mined pair is a dialogue, too."""
     with open_parquet(path) as file:
         columns = set(file.schema_arrow.names)
         decode = mined_dialogue if columns >= _MINED_PAIR or columns >= _MINED_WHOLE else _dialogue
         if decode is _dialogue and (missing := {"id", "turns"} - columns):
             raise DataError(f"{path} does not contain dialogues: the column {sorted(missing)[0]!r} is missing.")
         try:
-            for batch in file.iter_batches(batch_size=1000):
+            for batch in file.iter_batches(batch_size=1000, row_groups=row_groups):
                 yield from (decode(row) for row in batch.to_pylist())
         except (ValueError, KeyError, TypeError, AttributeError, OSError, pa.ArrowException) as error:
             raise DataError(f"{path} does not contain dialogues, or is damaged ({error}).") from None
@@ -101,7 +101,8 @@ def _groups(dialogues: Iterable[Dialogue], rows: int) -> Iterator[list[Dialogue]
         yield group
 
 
-def _row(dialogue: Dialogue) -> dict[str, Json]:
+def dialogue_row(dialogue: Dialogue) -> dict[str, Json]:
+    """A dialogue as a row of a Parquet file."""
     row = dialogue_to_json(dialogue)
     row["turns"] = [turn | {"meta": _dumps(turn.get("meta"))} for turn in row["turns"]]
     row["personas"] = [{"speaker": speaker} | persona for speaker, persona in row.get("personas", {}).items()]

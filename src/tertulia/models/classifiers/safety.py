@@ -25,6 +25,10 @@ class SafetyClassifier:
         """Which texts are unsafe, with the label and its probability."""
         return [self._reason(probabilities) for probabilities in self.model.probabilities(texts)]
 
+    def scores(self, texts: Sequence[str], /) -> list[float]:
+        """For each text, the largest probability of an unsafe label."""
+        return [max(p[label] for label in self.labels) for p in self.model.probabilities(texts)]
+
     def _reason(self, probabilities: dict[str, float]) -> str | None:
         label = max(self.labels, key=lambda name: probabilities[name])
         return f"unsafe: {label} ({probabilities[label]:.2f})" if probabilities[label] >= self.threshold else None

@@ -1,0 +1,24 @@
+"""Taggers and rules by name, with options: `perplexity:model=smollm2`, `shouting:share=0.5`."""
+
+from typing import Any
+from urllib.parse import unquote
+
+from tertulia.core.config import Config, validate
+from tertulia.core.errors import UsageError
+from tertulia.core.registry import Registry
+
+
+def make_named(registry: Registry, text: str) -> Any:
+    """The config that `name:key=value:key=value` describes; %3A stands for a colon in a value."""
+    name, *options = text.split(":")
+    kind: type[Config] = registry.get(name.strip())
+    values: dict[str, str] = {}
+    for option in options:
+        key, equals, value = option.partition("=")
+        if not equals:
+            raise UsageError(
+                f"In the {registry.kind} {text!r}: {option!r} is not of the form key=value.",
+                hint="Write options as name:key=value.",
+            )
+        values[key.strip()] = unquote(value.strip())
+    return validate(kind, values, where=f"the {registry.kind} {name.strip()!r}")
