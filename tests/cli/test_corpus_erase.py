@@ -64,13 +64,13 @@ def _mine(tmp_path: Path, threads: int, **options: Any) -> Path:
 def _holds(folder: Path) -> list[str]:
     """Files that hold anything of the planted person, by their bytes or the rows of Parquet."""
     needles = [NICK.lower(), "seven green parrots", "lighthouse would ever glow", "zaragoza"]
-    found = []
+    holding = []
     for file in sorted(f for f in folder.rglob("*") if f.is_file()):
         is_table = file.suffix == ".parquet"
         text = repr(pq.read_table(file).to_pylist()) if is_table else file.read_bytes().decode("utf-8", "replace")
         if any(needle in text.lower() for needle in needles):
-            found.append(str(file.relative_to(folder)))
-    return found
+            holding.append(str(file.relative_to(folder)))
+    return holding
 
 
 def _study_export(path: Path) -> None:
@@ -118,17 +118,17 @@ def test_a_person_in_every_kind_of_place_is_gone_or_listed(tertulia: Tertulia, t
     }
     before = len(list(read_pairs(corpus)))
 
-    found = json.loads(tertulia("corpus", "erase", corpus, "--author", NICK.lower(), "--json").out)
+    first = json.loads(tertulia("corpus", "erase", corpus, "--author", NICK.lower(), "--json").out)
     # What has no record of its origin is said not to have been searched.
     for name in ("testset.jsonl", "testset.csv", "train.json", "all.parquet", "study.csv", "train.jsonl.gz"):
-        assert any(f"/{name}: no record" in line for line in found["verification"]["unsearched"]), name
+        assert any(f"/{name}: no record" in line for line in first["verification"]["unsearched"]), name
     # The split was found by its record, and so were the run and the judged run that were made from it.
-    assert {Path(d["path"]).name for d in found["verification"]["derived"]} == {"run", "judged"}
-    assert not found["verification"]["traces"]
-    assert not found["verification"]["clean"]
-    near = {(n["kind"], n["text"].lower().count(NICK.lower())) for n in found["verification"]["near"]}
+    assert {Path(d["path"]).name for d in first["verification"]["derived"]} == {"run", "judged"}
+    assert not first["verification"]["traces"]
+    assert not first["verification"]["clean"]
+    near = {(n["kind"], n["text"].lower().count(NICK.lower())) for n in first["verification"]["near"]}
     assert near == {("name", 1), ("shared words", 0)}
-    assert before - len(list(read_pairs(corpus))) == found["pairs"] > 0
+    assert before - len(list(read_pairs(corpus))) == first["pairs"] > 0
 
     masked = tertulia("corpus", "erase", corpus, "--near", "mask", "--derived", loose, "--json")
     report = json.loads(masked.out)
@@ -233,7 +233,7 @@ while True:
     assert run(0), at
     states.append(state())
 expected = state()
-print(json.dumps({"kills": at - 1, "wrong": [i for i, found in enumerate(states, 1) if found != expected]}))
+print(json.dumps({"kills": at - 1, "wrong": [i for i, result in enumerate(states, 1) if result != expected]}))
 """
 
 

@@ -78,16 +78,18 @@ def _print_erased(erased: Erased) -> None:
     print_table(("erased", ""), list(counts.items()))
     for folder in erased.folders:
         out.print(f"Removed {folder}", markup=False)
-    found = erased.verification
-    left = f"{len(found.traces)} traces left in them, {len(found.near)} near matches to decide on"
-    out.print(f"Searched {found.rows} records in {found.files} files once more: {left}.", markup=False)
-    _print_list("Traces left", found.traces)
-    _print_list("To decide on (--near mask, remove or keep)", [f"{n.where}: {n.kind}: {n.text}" for n in found.near])
+    verification = erased.verification
+    left = f"{len(verification.traces)} traces left in them, {len(verification.near)} near matches to decide on"
+    out.print(f"Searched {verification.rows} records in {verification.files} files once more: {left}.", markup=False)
+    _print_list("Traces left", verification.traces)
+    _print_list(
+        "To decide on (--near mask, remove or keep)", [f"{n.where}: {n.kind}: {n.text}" for n in verification.near]
+    )
     _print_list(
         "Made from erased data (make them again, or remove them with --remove-derived)",
-        [f"{d.path} ({d.kind}): {d.why}" for d in found.derived],
+        [f"{d.path} ({d.kind}): {d.why}" for d in verification.derived],
     )
-    _print_list("Not searched", found.unsearched)
+    _print_list("Not searched", verification.unsearched)
 
 
 def _print_list(title: str, items: Sequence[str]) -> None:

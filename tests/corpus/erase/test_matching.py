@@ -94,20 +94,20 @@ def test_the_records_that_stay_keep_their_bytes(tmp_path: Path, name: str) -> No
     file = tmp_path / name
     with create_text(file) as out:
         out.write(text)
-    found = search_file(file, judge())
-    assert (found.removed, found.near, found.traces) == (1, [], [])
+    search = search_file(file, judge())
+    assert (search.removed, search.near, search.traces) == (1, [], [])
     rewrite_file(file, judge())
     again = search_file(file, judge())
-    assert (again.removed, again.records) == (0, found.records - 1)
+    assert (again.removed, again.records) == (0, search.records - 1)
     if name == "x.jsonl":
         assert file.read_bytes().decode() == f"{lines[0]}\r\n{lines[2]}\r\n"
 
 
 def test_a_file_that_is_not_records_is_listed_and_a_binary_one_said_not_to_be_searched(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text(f"by ana:\n{OWN}\n")
-    found = search_file(tmp_path / "notes.md", judge())
-    assert [(t.where, t.kind) for t in found.traces] == [("notes.md, line 2", "quote")]
-    assert [(n.where, n.kind) for n in found.near] == [("notes.md, line 1", "name")]
+    search = search_file(tmp_path / "notes.md", judge())
+    assert [(t.where, t.kind) for t in search.traces] == [("notes.md, line 2", "quote")]
+    assert [(n.where, n.kind) for n in search.near] == [("notes.md, line 1", "name")]
     (tmp_path / "weights.safetensors").write_bytes(b"\xff\x00")
     assert search_file(tmp_path / "weights.safetensors", judge()).unsearched == "not text"
     (tmp_path / "broken.parquet").write_bytes(b"PAR1")

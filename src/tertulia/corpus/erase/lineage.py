@@ -53,19 +53,19 @@ def digests_of(path: Path) -> frozenset[str]:
     if path.is_file():
         digest = sha256_of(path)
         return frozenset((digest, digest[:_MIN_DIGEST], fingerprint([path.name, digest]), fingerprint([digest])))
-    found: set[str] = set()
+    result: set[str] = set()
     files = sorted(file for file in path.rglob("*") if file.is_file())
     digests = {file: sha256_of(file) for file in files}
     for digest in digests.values():
-        found |= {digest, digest[:_MIN_DIGEST]}
+        result |= {digest, digest[:_MIN_DIGEST]}
     for split in (None, "train", "valid", "test"):
         try:
             chosen = files_of(path, split=split)
         except DataError:
             chosen = files if split is None else []
         if chosen:
-            found.add(fingerprint(part for file in chosen for part in (file.name, digests[file])))
-    return frozenset(found)
+            result.add(fingerprint(part for file in chosen for part in (file.name, digests[file])))
+    return frozenset(result)
 
 
 def find_derived(
@@ -74,19 +74,19 @@ def find_derived(
     """Search folders for what was made from the corpus, from the given places, or from what is found on the way."""
     lineage = Lineage()
     folders = list(_folders(look_in, corpus, lineage))
-    tainted, known = {corpus.resolve(), *(path.resolve() for path in given)}, set(digests)
+    tainted, tainted_digests = {corpus.resolve(), *(path.resolve() for path in given)}, set(digests)
     records = {folder: list(_recorded(folder)) for folder in folders}
     waiting = [folder for folder in folders if records[folder]]
-    while found := [folder for folder in waiting if _names(folder, records[folder], tainted, known, look_in)]:
-        for folder in found:
+    while named := [folder for folder in waiting if _names(folder, records[folder], tainted, tainted_digests, look_in)]:
+        for folder in named:
             tainted.add(folder.resolve())
             if (derived := artefact_in(folder, "made from erased data")) is not None:
                 lineage.artefacts.append(derived)
-                known |= {derived.fingerprint} if derived.fingerprint else set()
+                tainted_digests |= {derived.fingerprint} if derived.fingerprint else set()
             else:
                 lineage.data.append(folder)
-                known |= digests_of(folder)
-        waiting = [folder for folder in waiting if folder not in found]
+                tainted_digests |= digests_of(folder)
+        waiting = [folder for folder in waiting if folder not in named]
     inside = (*tainted, *(path.resolve() for path in given))
     lineage.unknown = [
         file for folder in folders for file in _loose(folder) if not any(_is_in(file.resolve(), p) for p in inside)
@@ -151,10 +151,12 @@ def _strings(value: Json) -> Iterator[str]:
             yield from _strings(item)
 
 
-def _names(folder: Path, recorded: Sequence[str], tainted: set[Path], known: set[str], look_in: Sequence[Path]) -> bool:
+def _names(
+    folder: Path, recorded: Sequence[str], tainted: set[Path], tainted_digests: set[str], look_in: Sequence[Path]
+) -> bool:
     """Whether the records of a folder name data that is erased from."""
     for value in recorded:
-        if len(value) >= _MIN_DIGEST and value in known:
+        if len(value) >= _MIN_DIGEST and value in tainted_digests:
             return True
         if _is_path(value) and any(
             _is_in(path, erased)

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 from tertulia.core.dialogue import Json
 from tertulia.core.text import squash
-from tertulia.corpus.erase.people import People, Span
+from tertulia.corpus.erase.people import People, TextSpan
 
 QUOTE_WORDS, NEAR_WORDS = 8, 5
 MASK = "[erased]"
@@ -27,11 +27,11 @@ _CACHED = 10_000
 MatchKind = Literal["quote", "shared words", "name"]
 
 
-class Match(NamedTuple):
+class TextMatch(NamedTuple):
     """A stretch of a text that may be about, or by, an erased person."""
 
     kind: MatchKind
-    span: Span
+    span: TextSpan
 
 
 @dataclass(slots=True)
@@ -100,8 +100,8 @@ class TextMatcher:
         self.find = lru_cache(_CACHED)(self._find)
         """All matches of a text; a message is in the contexts of many records."""
 
-    def _find(self, text: str) -> list[Match]:
-        names = [Match("name", span) for span in self._people.mentions(text)]
+    def _find(self, text: str) -> list[TextMatch]:
+        names = [TextMatch("name", span) for span in self._people.mentions(text)]
         words = _words(text)
         if self._grams.isdisjoint(_grams(words)):
             return names
@@ -112,27 +112,29 @@ class TextMatcher:
         erased = self._erased.texts.get(thread)
         return bool(erased) and any(line in other for line in _quoted_lines(text) for other in erased or ())
 
-    def _shared(self, text: str) -> list[Match]:
+    def _shared(self, text: str) -> list[TextMatch]:
         """The runs of words that a text has in common with erased messages."""
         words = list(_WORD.finditer(text))
         lower = [word[0].lower() for word in words]
         hits = [gram in self._grams for gram in _grams(lower)]
         if not any(hits):  # a letter whose lower case depends on its neighbours
-            return [Match("quote", Span(0, len(text)))]
+            return [TextMatch("quote", TextSpan(0, len(text)))]
         matches = []
         for first, last in _runs(hits):
             end = last + NEAR_WORDS - 1
             is_quote = end - first + 1 >= QUOTE_WORDS or _is_quoted(text, words[first].start())
-            matches.append(Match("quote" if is_quote else "shared words", Span(words[first].start(), words[end].end())))
+            matches.append(
+                TextMatch("quote" if is_quote else "shared words", TextSpan(words[first].start(), words[end].end()))
+            )
         if tuple(lower) in self._whole:
-            return [Match("quote", Span(0, len(text)))]
+            return [TextMatch("quote", TextSpan(0, len(text)))]
         return matches
 
 
-def mask(text: str, matches: Iterable[Match]) -> str:
+def mask(text: str, matches: Iterable[TextMatch]) -> str:
     """The text with every match replaced by `[erased]`.
 
-    >>> mask("ask ana, ana knows", [Match("name", Span(4, 7)), Match("name", Span(9, 12))])
+    >>> mask("ask ana, ana knows", [TextMatch("name", TextSpan(4, 7)), TextMatch("name", TextSpan(9, 12))])
     'ask [erased], [erased] knows'
     """
     parts, end = [], 0
@@ -145,7 +147,7 @@ def mask(text: str, matches: Iterable[Match]) -> str:
     return "".join([*parts, text[end:]])
 
 
-def snippet(text: str, match: Match) -> str:
+def snippet(text: str, match: TextMatch) -> str:
     """A match with a little of the text around it, on one line."""
     start, end = max(0, match.span.start - _SNIPPET), match.span.end + _SNIPPET
     shown = squash(text[start:end])[: 4 * _SNIPPET]

@@ -16,7 +16,7 @@ _SIGN = r"(?:@|(?<!\w)/?u/)"
 _TOKEN = re.compile(rf"{_SIGN}?(?P<name>[^\s@,:;!?()\"'<>./*]+)")
 
 
-class Span(NamedTuple):
+class TextSpan(NamedTuple):
     """A stretch of a text."""
 
     start: int
@@ -34,7 +34,7 @@ class People(Protocol):
         """Whether the message with this id is erased."""
         ...
 
-    def mentions(self, text: str) -> list[Span]:
+    def mentions(self, text: str) -> list[TextSpan]:
         """Where a text names one of them."""
         ...
 
@@ -60,9 +60,9 @@ class NamedPeople:
         """Whether the message with this id is erased."""
         return name in self.ids
 
-    def mentions(self, text: str) -> list[Span]:
+    def mentions(self, text: str) -> list[TextSpan]:
         """Where a text names one of them."""
-        return [Span(*match.span()) for match in self._pattern.finditer(text)] if self._pattern else []
+        return [TextSpan(*match.span()) for match in self._pattern.finditer(text)] if self._pattern else []
 
 
 def _alternatives(names: Collection[str]) -> str:
@@ -91,11 +91,15 @@ class RecordedPeople:
         """Whether the message with this id was erased before."""
         return self._matches("i", name)
 
-    def mentions(self, text: str) -> list[Span]:
+    def mentions(self, text: str) -> list[TextSpan]:
         """Where a text names someone whose mentions were masked or removed before."""
         if not self._searched:
             return []
-        return [Span(*match.span()) for match in _TOKEN.finditer(text) if self._is_searched(match["name"].rstrip("-").casefold())]
+        return [
+            TextSpan(*match.span())
+            for match in _TOKEN.finditer(text)
+            if self._is_searched(match["name"].rstrip("-").casefold())
+        ]
 
     def _matches(self, kind: str, name: str) -> bool:
         if (kind, name) not in self._known:

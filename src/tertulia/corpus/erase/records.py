@@ -6,7 +6,7 @@ may say about the person is a near match, and what happens to it was decided by 
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -21,6 +21,7 @@ _AUTHORS = frozenset(
 _IDS = frozenset(
     "id ids source sources context_ids conversation_id conversation root reply-to reply_to parent message".split()
 )
+_MESSAGE_IDS = frozenset(("source", "ids", "context_ids"))
 _BY_SPEAKER = frozenset(("personas", "speakers", "users"))
 """Objects whose keys are names."""
 _THREAD = "thread"
@@ -52,40 +53,44 @@ class RecordJudge:
     def __init__(self, people: People, erased: ErasedMessages, *, near: NearDecision) -> None:
         self.people, self.erased, self.near = people, erased, near
         self.texts = TextMatcher(people, erased)
-        self._ids = {name for _, name in (*erased.messages, *erased.rows)} - erased.ambiguous
+        self._rows_and_messages = erased.rows | erased.messages
+        self._threads: dict[str, list[str]] = {}
+        for thread, name in self._rows_and_messages:
+            self._threads.setdefault(name, []).append(thread)
 
     def judge(self, record: Json) -> Judgement:
         """What is to be done with a record."""
-        thread = _thread_of(record)
-        found: list[tuple[str, str]] = []
-        for name, value in _strings(record, ""):
-            if self._is_trace(name, value, thread):
+        thread, near = _thread_of(record), list[tuple[str, str]]()
+        strings = list(_strings(record, ""))
+        # A pair and a dialogue may have the same id; only without the ids of its messages does that of a record count.
+        has_messages = any(name in _MESSAGE_IDS for name, _ in strings)
+        ids = self.erased.messages if has_messages else self._rows_and_messages
+        for name, value in strings:
+            if self._is_trace(name, value, thread, ids):
                 return Judgement(remove=True)
             for match in self.texts.find(value):
                 if match.kind == "quote" or self.near == "remove":
                     return Judgement(remove=True)
-                found.append((match.kind, snippet(value, match)))
+                near.append((match.kind, snippet(value, match)))
             if thread is not None and ">" in value and self.texts.is_short_quote(value, thread):
                 return Judgement(remove=True)
-        if found and self.near == "mask":
+        if near and self.near == "mask":
             return Judgement(masked=self._mask(record))
-        return Judgement(near=found)
+        return Judgement(near=near)
 
-    def _is_trace(self, name: str, value: str, thread: str | None) -> bool:
+    def _is_trace(self, name: str, value: str, thread: str | None, ids: Set[tuple[str, str]]) -> bool:
         if name in _AUTHORS:
             return self.people.is_author(value)
         if name not in _IDS:
             return False
         base = value.removesuffix("/false").partition("#")[0]
-        for candidate in {value, base}:
-            if self.people.is_id(candidate):
-                return True
-            key = (thread or "", candidate)
-            if thread is not None and (key in self.erased.messages or key in self.erased.rows):
-                return True
-            if thread is None and candidate in self._ids:
-                return True
-        return False
+        return any(self.people.is_id(one) or self._is_erased(one, thread, ids) for one in {value, base})
+
+    def _is_erased(self, name: str, thread: str | None, ids: Set[tuple[str, str]]) -> bool:
+        if thread is not None:
+            return (thread, name) in ids
+        threads = self._threads.get(name, ()) if name not in self.erased.ambiguous else ()
+        return any((thread, name) in ids for thread in threads)
 
     def _mask(self, value: Json) -> Json:
         if isinstance(value, str):

@@ -22,8 +22,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
-import sentencepiece
-
 from tertulia import __version__
 from tertulia.artefacts.files import exclusive_lock, read_json, remove_unfinished, sha256_of, write_json
 from tertulia.artefacts.manifest import MANIFEST
@@ -36,7 +34,6 @@ from tertulia.corpus.erase.files import FileSearch, rewrite_file, search_file, s
 from tertulia.corpus.erase.journal import (
     JOURNAL,
     JOURNAL_AGAIN,
-    RECORD,
     Journal,
     read_journal,
     read_records,
@@ -44,13 +41,21 @@ from tertulia.corpus.erase.journal import (
 )
 from tertulia.corpus.erase.lineage import Derived, Lineage, artefact_in, digests_of, find_derived
 from tertulia.corpus.erase.people import NamedPeople, People, RecordedPeople, salted_hashes
-from tertulia.corpus.erase.records import Near, NearDecision, RecordJudge
+from tertulia.corpus.erase.records import NearDecision, RecordJudge
+from tertulia.corpus.erase.verification import (
+    LOCK,
+    SearchTotals,
+    Verification,
+    artefacts_in,
+    files_in,
+    other_files,
+    search_subwords,
+)
 from tertulia.corpus.mining.pairs import FUNNEL, PAIRS, WHOLE, read_pairs
 from tertulia.corpus.shards import read_parquet, read_rows, write_parquet
 
-_WORK, _PAIRS_FILE, _SUBWORDS, _LOCK = "_work", "pairs.parquet", "subwords.model", "erase.lock"
+_WORK, _PAIRS_FILE, _SUBWORDS = "_work", "pairs.parquet", "subwords.model"
 _ROOM_DIALOGUES, _ROOM_STATS = "dialogues.parquet", "stats.json"
-_OWN_FILES = frozenset((JOURNAL, JOURNAL_AGAIN, RECORD, _LOCK))
 _MAX_UNKNOWN = 20
 """Files near the corpus that the report names; it counts the others."""
 
@@ -76,27 +81,6 @@ class EraseConfig(Config):
     remove_derived: bool = False
     """Remove the folders of indexes, models and judged runs that were made from erased data, instead of listing
     them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Verification:
-    """What was searched once more, what was not, and what is left."""
-
-    rows: int
-    files: int
-    traces: tuple[str, ...] = ()
-    """Where something of theirs is left; there should be nothing."""
-    near: tuple[Near, ...] = ()
-    """Near matches that wait for a decision."""
-    derived: tuple[Derived, ...] = ()
-    """Indexes, models and judged runs that were made from erased data and are still there."""
-    unsearched: tuple[str, ...] = ()
-    """What was not looked through, and why."""
-
-    @property
-    def clean(self) -> bool:
-        """Whether nothing is left in what was searched, and nothing waits for a decision."""
-        return not (self.traces or self.near or self.derived)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +125,7 @@ def erase(
     for place in (*derived, *look_in):
         if not place.exists():
             raise UsageError(f"There is no {place}.", hint="Check --derived and --look-in.")
-    with exclusive_lock(folder / _LOCK):
+    with exclusive_lock(folder / LOCK):
         try:
             journal = _start(folder, frozenset(authors), frozenset(ids), derived)
             remove_unfinished(folder)
@@ -150,7 +134,7 @@ def erase(
             if not erased.verification.traces and not erased.verification.near:
                 (folder / JOURNAL).unlink()
         finally:
-            (folder / _LOCK).unlink(missing_ok=True)
+            (folder / LOCK).unlink(missing_ok=True)
     return erased
 
 
@@ -258,10 +242,10 @@ class _Eraser:
             if (self.folder / _PAIRS_FILE).is_file() and self._is_stale(judge):
                 write_parquet(read_pairs(self.folder), self.folder / _PAIRS_FILE)
         if (self.folder / _ROOM_DIALOGUES).is_file():
-            found = search_file(self.folder / _ROOM_DIALOGUES, judge)
-            if found.is_changed:
+            room = search_file(self.folder / _ROOM_DIALOGUES, judge)
+            if room.is_changed:
                 rewrite_file(self.folder / _ROOM_DIALOGUES, judge)
-            records, masked, changed = found.removed, masked + found.masked, changed + found.is_changed
+            records, masked, changed = room.removed, masked + room.masked, changed + room.is_changed
             _update_room(self.folder)
         return Erased(
             counts[PAIRS],
@@ -275,21 +259,21 @@ class _Eraser:
     def verify(self, lineage: Lineage, *, artefacts: Sequence[Derived] = ()) -> Verification:
         """Search everything that can be searched."""
         judge = RecordJudge(self.people, self.erased, near=self.near)
-        found = _Findings()
+        totals = SearchTotals()
         for shard in mined.shards_of(self.folder):
-            found.add_shard(str(shard.relative_to(self.folder)), mined.search(shard, judge))
-        for file in _other_files(self.folder):
-            found.add(str(file.relative_to(self.folder)), self._search_other(file, judge))
+            totals.add_shard(str(shard.relative_to(self.folder)), mined.search(shard, judge))
+        for file in other_files(self.folder):
+            totals.add(str(file.relative_to(self.folder)), self._search_other(file, judge))
         for place in self._places(lineage):
-            for file in _files_in(place):
-                found.add(str(file), search_file(file, judge))
+            for file in files_in(place):
+                totals.add(str(file), search_file(file, judge))
         for derived in artefacts:
             for file in sorted(Path(derived.path).rglob("*")):
                 if file.is_file():
-                    self._search_artefact(file, judge, found)
-        unsearched = [*found.unsearched, *self._not_searched(lineage)]
+                    self._search_artefact(file, judge, totals)
+        unsearched = [*totals.unsearched, *self._not_searched(lineage)]
         return Verification(
-            found.rows, found.files, tuple(found.traces), tuple(found.near), tuple(artefacts), tuple(unsearched)
+            totals.rows, totals.files, tuple(totals.traces), tuple(totals.near), tuple(artefacts), tuple(unsearched)
         )
 
     def _collect(self) -> None:
@@ -330,13 +314,13 @@ class _Eraser:
         """Erase from derived data; also returns the artefacts that were made from it."""
         judge = RecordJudge(self.people, self.erased, near=self.near)
         changed = []
-        for file in (file for place in self._places(lineage) for file in _files_in(place)):
+        for file in (file for place in self._places(lineage) for file in files_in(place)):
             _remove_leftovers(file)
-            found = search_file(file, judge)
-            if found.is_changed:
+            search = search_file(file, judge)
+            if search.is_changed:
                 changed.append(file)
                 self.journal.files.setdefault(str(file), sha256_of(file))
-                result = replace(result, records=result.records + found.removed, masked=result.masked + found.masked)
+                result = replace(result, records=result.records + search.removed, masked=result.masked + search.masked)
         self.journal.save(self.folder)
         for file in changed:
             rewrite_file(file, judge)
@@ -364,14 +348,14 @@ class _Eraser:
         """By their lineage, and in the places that the user named."""
         yield from lineage.artefacts
         for place in self._places(lineage):
-            for folder in _artefacts_in(place):
+            for folder in artefacts_in(place):
                 if (derived := artefact_in(folder, "in a place that was named as derived")) is not None:
                     yield derived
 
     def _places(self, lineage: Lineage) -> list[Path]:
         """The derived files and folders of records, none inside another."""
-        places = [Path(path) for path in self.journal.derived] + lineage.data
-        unique = {place.resolve(): place for place in places if place.exists()}
+        derived = [Path(path) for path in self.journal.derived] + lineage.data
+        unique = {place.resolve(): place for place in derived if place.exists()}
         own = self.folder.resolve()
         return [
             place
@@ -382,16 +366,16 @@ class _Eraser:
     def _search_other(self, file: Path, judge: RecordJudge) -> FileSearch:
         """A file of the folder itself that is not a shard."""
         if file.name == _SUBWORDS:
-            return _search_subwords(file, self.people)
+            return search_subwords(file, self.people)
         return search_file(file, judge) if file.suffix == ".parquet" else search_text(file, judge)
 
-    def _search_artefact(self, file: Path, judge: RecordJudge, found: "_Findings") -> None:
+    def _search_artefact(self, file: Path, judge: RecordJudge, totals: SearchTotals) -> None:
         """A file of an index or a run: the folder is listed as a whole, so only the count of files matters."""
         search = search_file(file, judge)
-        found.files += not search.unsearched
-        found.rows += search.records
+        totals.files += not search.unsearched
+        totals.rows += search.records
         if search.unsearched:
-            found.unsearched.append(f"{file}: {search.unsearched}")
+            totals.unsearched.append(f"{file}: {search.unsearched}")
 
     def _not_searched(self, lineage: Lineage) -> Iterator[str]:
         """What no search looks at, in words."""
@@ -449,64 +433,6 @@ class _Eraser:
         )
 
 
-@dataclass(slots=True)
-class _Findings:
-    """What a search found so far."""
-
-    rows: int = 0
-    files: int = 0
-    traces: list[str] = field(default_factory=list)
-    near: list[Near] = field(default_factory=list)
-    unsearched: list[str] = field(default_factory=list)
-    seen: set[str] = field(default_factory=set)
-    """Texts of shards whose near matches are listed: a message is in many contexts."""
-
-    def add_shard(self, name: str, search: mined.ShardSearch) -> None:
-        """Add what was found in a shard."""
-        self.rows += search.rows
-        self.files += 1
-        self.traces += [f"{name}: {row}" for _, row in search.removed]
-        self.near += [Near(name, *match) for text, match in search.near.items() if text not in self.seen]
-        self.seen |= set(search.near)
-
-    def add(self, name: str, search: FileSearch) -> None:
-        """Add what was found in another file."""
-        if search.unsearched:
-            self.unsearched.append(f"{name}: {search.unsearched}")
-            return
-        self.rows += search.records
-        self.files += 1
-        folder = name[: -len(Path(name).name)]
-        self.traces += [f"{name}: {search.removed} records"] if search.removed else []
-        self.traces += [f"{name}: {search.masked} records to mask"] if search.masked else []
-        self.traces += [f"{folder}{trace.where} ({trace.kind})" for trace in search.traces]
-        self.near += [match._replace(where=f"{folder}{match.where}") for match in search.near]
-
-
-def _other_files(folder: Path) -> list[Path]:
-    """The files of a mined folder that are not shards, but for those of the erasure itself."""
-    shards = set(mined.shards_of(folder))
-    return [f for f in sorted(folder.rglob("*")) if f.is_file() and f not in shards and f.name not in _OWN_FILES]
-
-
-def _files_in(place: Path) -> list[Path]:
-    """The files of a derived place, without those of artefacts, and without another erasure's."""
-    if place.is_file():
-        return [place]
-    artefacts = _artefacts_in(place)
-    return [
-        file
-        for file in sorted(place.rglob("*"))
-        if file.is_file() and not any(folder in file.parents for folder in artefacts) and file.name not in _OWN_FILES
-    ]
-
-
-def _artefacts_in(place: Path) -> list[Path]:
-    """The folders in a place, or the place itself, that are artefacts with a manifest."""
-    folders = {file.parent for file in place.rglob(MANIFEST)} if place.is_dir() else set()
-    return sorted(folder for folder in folders if artefact_in(folder, "") is not None)
-
-
 def _remove_leftovers(file: Path) -> None:
     """Remove what a killed erasure left beside a file."""
     for leftover in file.parent.glob(f"{file.name}.*.unfinished"):
@@ -520,11 +446,3 @@ def _update_room(folder: Path) -> None:
         updated = record | chatlog_stats(read_parquet(folder / _ROOM_DIALOGUES)).as_json()
         if updated != record:
             write_json(folder / _ROOM_STATS, updated, durable=True)
-
-
-def _search_subwords(file: Path, people: People) -> FileSearch:
-    """Search the subword model for a name that is a piece of its own."""
-    model = sentencepiece.SentencePieceProcessor(model_file=str(file))
-    pieces = (model.id_to_piece(i).removeprefix("\u2581") for i in range(model.vocab_size()))
-    near = [Near(file.name, "name", piece) for piece in pieces if len(piece) > 3 and people.is_author(piece)]
-    return FileSearch(records=model.vocab_size(), traces=near)

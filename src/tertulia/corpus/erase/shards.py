@@ -58,9 +58,9 @@ def collect_ambiguous(shard: Path, erased: ErasedMessages) -> None:
         rows = table.filter(pa.array(_any(table, _NAMES, names.__contains__)))
         for row in rows.to_pylist():
             thread = row["thread"] or ""
-            found = names.intersection([row["id"], *row.get("context_ids", []), *row.get("ids", [])])
+            shared = names.intersection([row["id"], *row.get("context_ids", []), *row.get("ids", [])])
             erased.ambiguous |= {
-                name for name in found if (thread, name) not in erased.messages and (thread, name) not in erased.rows
+                name for name in shared if (thread, name) not in erased.messages and (thread, name) not in erased.rows
             }
 
 
@@ -111,14 +111,14 @@ def _messages(row: dict[str, Json]) -> Iterator[tuple[str, str, str]]:
 def _search(table: pa.Table, judge: RecordJudge, result: ShardSearch) -> Flags:
     """Search one row group; returns which rows stay."""
     people = judge.people
-    found: dict[str, tuple[str, str]] = {}
+    near_texts: dict[str, tuple[str, str]] = {}
 
     def level(text: str) -> int:
         matches = judge.texts.find(text)
         if any(match.kind == "quote" for match in matches):
             return _QUOTE
         if matches and judge.near != "keep":
-            found[text] = (matches[0].kind, snippet(text, matches[0]))
+            near_texts[text] = (matches[0].kind, snippet(text, matches[0]))
             return _QUOTE if judge.near == "remove" else _NEAR
         return _CLEAN
 
@@ -133,7 +133,7 @@ def _search(table: pa.Table, judge: RecordJudge, result: ShardSearch) -> Flags:
         result.masked += int(near.sum())
     elif near.any():
         for row in table.filter(pa.array(near)).to_pylist():
-            result.near |= {text: found[text] for _, _, text in _messages(row) if text in found}
+            result.near |= {text: near_texts[text] for _, _, text in _messages(row) if text in near_texts}
     stays: Flags = ~removed
     return stays
 
