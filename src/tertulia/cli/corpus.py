@@ -1,5 +1,6 @@
 """`tertulia corpus ...`: list, get, show, stats, convert; the other commands have modules of their own."""
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -16,10 +17,12 @@ from tertulia.cli.output import Bars, err, out, print_json, print_problems, prin
 from tertulia.cli.show import show_dialogue, show_exchange, show_sample
 from tertulia.core.codec import Problems, dialogue_to_json, exchange_to_json
 from tertulia.core.dialogue import Dialogue, Exchange, Json
+from tertulia.core.errors import UsageError
 from tertulia.corpus.catalog import CATALOG, RECORD, GetConfig, get_dataset
 from tertulia.corpus.config import ConvertConfig, ReadConfig, ShowConfig
 from tertulia.corpus.load import SAMPLE, corpus_in, holds, load_dialogues, load_exchanges
 from tertulia.corpus.readers.base import Holds, Item
+from tertulia.corpus.readers.messages import merge_turns, repeats_role
 from tertulia.corpus.registry import READERS
 from tertulia.corpus.stats import corpus_stats, exchange_stats, sample_stats
 from tertulia.corpus.write import save_dialogues, save_exchanges, written_as
@@ -27,6 +30,8 @@ from tertulia.corpus.write import save_dialogues, save_exchanges, written_as
 app = App()
 T = TypeVar("T")
 _BUNDLED = "the bundled corpus: use this name wherever a corpus is expected"
+_WITH_ROLES = ("messages", "sharegpt")
+"""Formats with the roles of a user and an assistant."""
 _PARQUET = "Tertulia's own dialogues in Parquet"
 
 
@@ -152,19 +157,28 @@ def stats(settings: ReadConfig, *, as_json: bool) -> None:
 @command(ConvertConfig)
 def convert(settings: ConvertConfig, *, as_json: bool) -> None:
     """Convert a corpus to another format."""
-    problems = Problems()
+    problems, repeating = Problems(), Counter[str]()
     to = settings.to or ("tertulia" if _holds(settings) == "dialogues" else "exchanges")
     kind = READERS.get(to).holds
     with Bars() as bars:
         bars.step(f"Writing {settings.out}")
         if kind == "exchanges":
+            if settings.merge_turns:
+                raise UsageError("--merge-turns applies to dialogues, not to exchanges.")
             count = save_exchanges(_with_progress(_exchanges(settings, problems), bars), settings.out, format=to)
         else:
-            count = save_dialogues(_with_progress(_dialogues(settings, problems), bars), settings.out, format=to)
+            dialogues = _with_roles(_with_progress(_dialogues(settings, problems), bars), settings, repeating)
+            count = save_dialogues(dialogues, settings.out, format=to)
     if as_json:
-        print_json({"out": str(settings.out), kind: count, "damaged_lines": problems.count})
+        print_json({"out": str(settings.out), kind: count, "damaged_lines": problems.count, **repeating})
     else:
         out.print(f"Wrote {count} {kind} to {settings.out}", markup=False)
+    if repeating:
+        err.print(
+            f"In {repeating.total()} dialogues one role has two turns in a row: for trainers that need alternation, "
+            "convert with --merge-turns.",
+            markup=False,
+        )
     print_problems(problems)
 
 
@@ -174,6 +188,15 @@ app.command()(silver)
 app.command()(personas)
 app.command()(mine)
 app.command()(erase)
+
+
+def _with_roles(dialogues: Iterator[Dialogue], settings: ConvertConfig, repeating: Counter[str]) -> Iterator[Dialogue]:
+    """The dialogues, merged into two roles if asked for; those in which a role has two turns in a row are counted."""
+    for dialogue in dialogues:
+        written = merge_turns(dialogue) if settings.merge_turns else dialogue
+        if settings.to in _WITH_ROLES and repeats_role(written):
+            repeating["role_repeated"] += 1
+        yield written
 
 
 def _holds(settings: ReadConfig) -> Holds:

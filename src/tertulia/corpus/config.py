@@ -41,3 +41,6 @@ class ConvertConfig(ReadConfig):
     """File to write, with an ending that fits the format (.jsonl, .json, .parquet, .txt, .tsv, .csv), or a folder."""
     to: str | None = None
     """Format to write; by default Tertulia's own dialogues, or its own exchanges if the corpus has exchanges."""
+    merge_turns: bool = False
+    """Make two roles that alternate of every dialogue, as many trainers need it: the second speaker (or `assistant`) is
+    the assistant, all others are the user, and turns of one role in a row become one."""
