@@ -150,9 +150,11 @@ def _print_chatlogs(config: ChatlogConfig, outcome: ChatlogOutcome, as_json: boo
     stats = outcome.as_json()
     if as_json:
         print_json(stats | {"out": str(config.out)})
+        print_problems(outcome.problems)
         return
     rows = [
         (k.replace("_", " "), f"{v:.2f}" if isinstance(v, float) else v) for k, v in stats.items() if k != "by_turns"
     ]
     print_table(("", config.source), [row for row in rows if not isinstance(row[1], dict)])
     out.print(f"Wrote the dialogues to {outcome.dialogues} and a plot to {config.out / 'turns.svg'}", markup=False)
+    print_problems(outcome.problems)
