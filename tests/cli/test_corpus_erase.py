@@ -103,6 +103,7 @@ def _derive(tertulia: Tertulia, corpus: Path) -> Path:
     must("train", recipe, "--data", lab / "split", "--out", lab / "run")
     must("judge", "rank", "generic", "--data", lab / "split", "--candidates", 4, "--out", lab / "judged")
     _study_export(loose / "study.csv")
+    (lab / "config.toml").write_text('data = "mined"\n')  # a project, not something made from the corpus
     return loose
 
 

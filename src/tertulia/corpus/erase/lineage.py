@@ -40,7 +40,7 @@ class Lineage:
     """What was found near a corpus."""
 
     data: list[Path] = field(default_factory=list)
-    """Folders of records, which can be searched and rewritten."""
+    """Files of records, which can be searched and rewritten."""
     artefacts: list[Derived] = field(default_factory=list)
     unknown: list[Path] = field(default_factory=list)
     """Corpus files without a record of what they were made from."""
@@ -48,23 +48,23 @@ class Lineage:
     """Whether all folders were looked at."""
 
 
-def digests_of(path: Path) -> frozenset[str]:
-    """Every digest by which a record may know a file or folder of data."""
+def digests_of(path: Path, files: Sequence[Path] | None = None) -> frozenset[str]:
+    """Every digest by which a record may know a file or folder of data (of which only some files may matter)."""
     if path.is_file():
         digest = sha256_of(path)
         return frozenset((digest, digest[:_MIN_DIGEST], fingerprint([path.name, digest]), fingerprint([digest])))
     result: set[str] = set()
-    files = sorted(file for file in path.rglob("*") if file.is_file())
+    files = sorted(file for file in path.rglob("*") if file.is_file()) if files is None else files
     digests = {file: sha256_of(file) for file in files}
     for digest in digests.values():
         result |= {digest, digest[:_MIN_DIGEST]}
     for split in (None, "train", "valid", "test"):
         try:
-            chosen = files_of(path, split=split)
+            chosen: Sequence[Path] = files_of(path, split=split)
         except DataError:
-            chosen = files if split is None else []
+            chosen = files if split is None else ()
         if chosen:
-            result.add(fingerprint(part for file in chosen for part in (file.name, digests[file])))
+            result.add(fingerprint(part for file in chosen if file in digests for part in (file.name, digests[file])))
     return frozenset(result)
 
 
@@ -76,7 +76,8 @@ def find_derived(
     folders = list(_folders(look_in, corpus, lineage))
     tainted, tainted_digests = {corpus.resolve(), *(path.resolve() for path in given)}, set(digests)
     records = {folder: list(_recorded(folder)) for folder in folders}
-    waiting = [folder for folder in folders if records[folder]]
+    # A folder that holds the corpus is a project, whatever its records name, and not made from the corpus.
+    waiting = [folder for folder in folders if records[folder] and not _is_in(corpus.resolve(), folder.resolve())]
     while named := [folder for folder in waiting if _names(folder, records[folder], tainted, tainted_digests, look_in)]:
         for folder in named:
             tainted.add(folder.resolve())
@@ -84,14 +85,20 @@ def find_derived(
                 lineage.artefacts.append(derived)
                 tainted_digests |= {derived.fingerprint} if derived.fingerprint else set()
             else:
-                lineage.data.append(folder)
-                tainted_digests |= digests_of(folder)
+                files = [file for file in sorted(folder.iterdir()) if file.is_file()]
+                lineage.data += files
+                tainted_digests |= digests_of(folder, files)
         waiting = [folder for folder in waiting if folder not in named]
-    inside = (*tainted, *(path.resolve() for path in given))
+    inside = {corpus, *given, *lineage.data, *(Path(derived.path) for derived in lineage.artefacts)}
+    searched = {path.resolve() for path in inside}
     lineage.unknown = [
-        file for folder in folders for file in _loose(folder) if not any(_is_in(file.resolve(), p) for p in inside)
+        file for folder in folders for file in _loose(folder) if searched.isdisjoint(_with_parents(file.resolve()))
     ]
     return lineage
+
+
+def _with_parents(path: Path) -> tuple[Path, ...]:
+    return (path, *path.parents)
 
 
 def artefact_in(folder: Path, why: str) -> Derived | None:

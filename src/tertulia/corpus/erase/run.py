@@ -353,7 +353,7 @@ class _Eraser:
                     yield derived
 
     def _places(self, lineage: Lineage) -> list[Path]:
-        """The derived files and folders of records, none inside another."""
+        """The derived files and folders of records, none of which is inside another."""
         derived = [Path(path) for path in self.journal.derived] + lineage.data
         unique = {place.resolve(): place for place in derived if place.exists()}
         own = self.folder.resolve()
