@@ -192,13 +192,16 @@ def test_a_person_is_erased_from_chat_rooms_and_again_when_they_are_mined_again(
 
 
 _KILLER = """
-import hashlib, json, os, shutil, signal, sys
+import hashlib, importlib.util, json, os, shutil, signal, sys
 from pathlib import Path
 from tertulia.corpus.erase import RECORD, erase
 from tertulia.corpus.registry import READERS
 
+# Imported once, and not by every child: Arrow, too, imports pandas where it is installed.
 for name in READERS:
-    READERS.get(name)  # imported once, and not by every child
+    READERS.get(name)
+if importlib.util.find_spec("pandas"):
+    importlib.import_module("pandas")
 
 source, copy = Path(sys.argv[1]), Path(sys.argv[2])
 os.fsync = lambda file: None  # a kill loses nothing that was written, and a busy disk takes minutes
