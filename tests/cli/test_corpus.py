@@ -257,10 +257,14 @@ def test_mine_extracts_dialogues_from_chat_logs(tertulia: Tertulia, tmp_path: Pa
 def test_erase_removes_an_author_and_verifies_it(tertulia: Tertulia, tmp_path: Path) -> None:
     tertulia("corpus", "mine", "--out", tmp_path / "mined")
     author, other = sample.messages()[1].author, sample.messages()[2].id
-    report = json.loads(
-        tertulia("corpus", "erase", tmp_path / "mined", "--author", author, "--id", other, "--json").out
-    )
-    assert report["messages"] > 0
+    undecided = tertulia("corpus", "erase", tmp_path / "mined", "--author", author, "--id", other)
+    assert (undecided.code, "wait for a decision" in undecided.stderr) == (1, True)
+    assert "shared words" in undecided.out
+    assert "Not searched:\n  the source (sample.jsonl): erase there, too" in undecided.out
+    decided = tertulia("corpus", "erase", tmp_path / "mined", "--near", "mask", "--json")
+    report = json.loads(decided.out)
+    assert decided.code == 0
+    assert (report["messages"] > 0, report["masked"] > 0) == (True, True)
     assert (report["verification"]["clean"], report["verification"]["traces"]) == (True, [])
     nobody = tertulia("corpus", "erase", tmp_path / "mined")
     assert (nobody.code, "Nothing to erase" in nobody.stderr) == (2, True)

@@ -2,6 +2,9 @@
 
 import hashlib
 import json
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -212,3 +215,55 @@ def test_get_reports_an_unreachable_server(tertulia: Tertulia, tmp_path: Path, m
     assert result.code == 1
     assert "Cannot reach" in result.stderr
     assert "download it with another program to" in result.stderr
+
+
+_OPEN = """
+import json, sys
+import datasets
+
+rows = {}
+for name in ("messages", "sharegpt"):
+    file = f"{sys.argv[1]}/{name}.jsonl"
+    rows[name] = datasets.load_dataset("json", data_files=file, split="train", cache_dir=sys.argv[1]).to_list()
+print(json.dumps(rows))
+"""
+
+
+def test_the_loader_of_trainers_opens_exports_whose_roles_alternate(tertulia: Tertulia, tmp_path: Path) -> None:
+    """`datasets` is what TRL, Axolotl and others load such files with."""
+    turns = [("ana", "hi"), ("ana", "anyone?"), ("ben", "yes"), ("eva", "me too"), ("ben", "good"), ("ben", "so?")]
+    two = [turn for turn in turns if turn[0] != "eva"]
+    save_dialogues(
+        [Dialogue(name, tuple(Turn(*turn) for turn in all_)) for name, all_ in (("three", turns), ("two", two))],
+        tmp_path / "room.jsonl",
+    )
+    refused = tertulia("corpus", "convert", tmp_path / "room.jsonl", tmp_path / "x.jsonl", "--to", "messages")
+    assert (refused.code, "'three' does not fit" in refused.stderr, "--merge-turns" in refused.stderr) == (
+        1,
+        True,
+        True,
+    )
+    assert not (tmp_path / "x.jsonl").exists()
+    save_dialogues(list(load_dialogues(tmp_path / "room.jsonl"))[1:], tmp_path / "two.jsonl")
+    warned = tertulia("corpus", "convert", tmp_path / "two.jsonl", tmp_path / "x.jsonl", "--to", "sharegpt")
+    assert "In 1 dialogues one role has two turns in a row" in warned.stderr
+    for name in ("messages", "sharegpt"):
+        options = ("--to", name, "--merge-turns", "--json")
+        report = tertulia("corpus", "convert", tmp_path / "room.jsonl", tmp_path / f"{name}.jsonl", *options)
+        assert json.loads(report.out) == {"out": str(tmp_path / f"{name}.jsonl"), "dialogues": 2, "damaged_lines": 0}
+    opened = subprocess.run(
+        [sys.executable, "-c", _OPEN, tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")},
+    )
+    assert opened.returncode == 0, opened.stderr
+    rows = json.loads(opened.stdout)
+    texts = ["ana: hi\nana: anyone?", "yes", "eva: me too", "good\nso?"]
+    assert rows["messages"][0] == {
+        "id": "three",
+        "messages": [{"role": r, "content": t} for r, t in zip(("user", "assistant") * 2, texts, strict=True)],
+    }
+    assert [m["from"] for m in rows["sharegpt"][1]["conversations"]] == ["human", "gpt"]

@@ -25,6 +25,7 @@ DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError)
 UNREADABLE = (OSError, *DAMAGED)
 """What reading any file may raise."""
 _UNFINISHED = ".unfinished"
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _FINGERPRINT_LENGTH = 16
 
 
@@ -112,6 +113,21 @@ def open_bytes(path: Path | str) -> IO[bytes]:
 def open_text(path: Path | str) -> TextIO:
     """Like `open_bytes`, decoded as UTF-8 without its byte order mark.
 
-    A byte that is not UTF-8 becomes a lone surrogate, so that it spoils its line and not the file.
+    A byte that is not UTF-8 becomes a lone surrogate, so that it spoils its line and not the file. A file in UTF-16 is
+    an error that says so.
     """
-    return io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", errors="surrogateescape")
+    data = open_bytes(path)
+    try:
+        if (head := data.peek(4)[:4])[:2] in _UTF16 or _has_wide_letters(head):  # type: ignore[attr-defined]
+            raise DataError(
+                f"{path} is UTF-16, not UTF-8.", hint=f"Convert it with: iconv -f UTF-16 -t UTF-8 {path} > NEW_FILE"
+            )
+    except BaseException:
+        data.close()
+        raise
+    return io.TextIOWrapper(data, encoding="utf-8-sig", errors="surrogateescape")
+
+
+def _has_wide_letters(head: bytes) -> bool:
+    """Whether the first letters take two bytes each, as plain letters do in UTF-16 without its mark."""
+    return len(head) == 4 and (head[0::2] == b"\0\0") != (head[1::2] == b"\0\0")

@@ -158,11 +158,18 @@ def convert(settings: ConvertConfig, *, as_json: bool) -> None:
     if as_json:
         figures = {converted.kind: converted.count, "damaged_lines": converted.problems.count}
         replaced = {"replaced": dict(converted.replaced)} if settings.scrub else {}
-        print_json({"out": str(settings.out)} | figures | replaced)
+        repeated = {"role_repeated": converted.repeating} if converted.repeating else {}
+        print_json({"out": str(settings.out)} | figures | replaced | repeated)
     else:
         if settings.scrub:
             print_table(("replaced", ""), converted.replaced.most_common())
         out.print(f"Wrote {converted.count} {converted.kind} to {settings.out}", markup=False)
+    if converted.repeating:
+        err.print(
+            f"In {converted.repeating} dialogues one role has two turns in a row: for trainers that need alternation, "
+            "convert with --merge-turns.",
+            markup=False,
+        )
     print_problems(converted.problems)
 
 

@@ -1,6 +1,6 @@
 """`tertulia corpus mine` and `erase`: extract dialogues from message trees and chat logs, and erase people again."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -8,11 +8,15 @@ from tertulia.cli.command import Given, command
 from tertulia.cli.output import Bars, out, print_json, print_problems, print_table
 from tertulia.core.errors import DataError, UsageError
 from tertulia.corpus.chatlogs.mine import ChatlogConfig, ChatlogOutcome, mine_chatlogs
-from tertulia.corpus.erase import EraseConfig, verify
+from tertulia.corpus.erase import EraseConfig, Erased, Verification
 from tertulia.corpus.erase import erase as erase_messages
 from tertulia.corpus.mine import MineConfig, MineOutcome
 from tertulia.corpus.mine import mine as mine_trees
 from tertulia.metrics.plots import funnel_plot, turns_plot
+
+_UNTIL_THEN = "Until then, erasing.json in the folder keeps the texts that are searched for."
+_MAX_LISTED = 30
+"""Lines of a list that are printed."""
 
 
 @command(MineConfig, ChatlogConfig, labels={ChatlogConfig: "[--threads]"})
@@ -41,22 +45,79 @@ def mine(given: Given, *, as_json: bool) -> None:
 
 @command(EraseConfig)
 def erase(settings: EraseConfig, *, as_json: bool) -> None:
-    """Erase people, or single messages, from a mined corpus with everything derived from them, and verify it."""
+    """Erase people, or single messages, from a mined corpus and what was made from it; then search all of it again.
+
+    An erasure that was interrupted is finished by the same command.
+    """
     with Bars() as bars:
-        bars.step(f"Erasing from {settings.folder}")
-        erased = erase_messages(settings.folder, authors=settings.authors, ids=settings.ids)
-        bars.step("Verifying")
-        verification = verify(settings.folder, authors=settings.authors, ids=settings.ids)
-    if as_json:
-        print_json(asdict(erased) | {"verification": asdict(verification) | {"clean": verification.clean}})
-    else:
-        print_table(("erased", ""), [(name.replace("_", " "), count) for name, count in asdict(erased).items()])
-        out.print(
-            f"Searched {verification.rows} rows in {verification.files} files: {len(verification.traces)} traces left."
+        erased = erase_messages(
+            settings.folder,
+            authors=settings.authors,
+            ids=settings.ids,
+            near=settings.near,
+            derived=settings.derived,
+            look_in=settings.look_in or None,
+            remove_derived=settings.remove_derived,
+            progress=bars,
         )
-    if not verification.clean:
+    verification = erased.verification
+    if as_json:
+        print_json(asdict(erased) | {"verification": _verification_json(verification)})
+    else:
+        _print_erased(erased)
+    _raise_if_left(verification)
+
+
+def _verification_json(verification: Verification) -> dict[str, object]:
+    near, derived = ([item._asdict() for item in items] for items in (verification.near, verification.derived))
+    return asdict(verification) | {"near": near, "derived": derived, "clean": verification.clean}
+
+
+def _print_erased(erased: Erased) -> None:
+    counts = {name: value for name, value in asdict(erased).items() if isinstance(value, int)}
+    print_table(("erased", ""), list(counts.items()))
+    for folder in erased.folders:
+        out.print(f"Removed {folder}", markup=False)
+    verification = erased.verification
+    left = f"{len(verification.traces)} traces left in them, {len(verification.near)} near matches to decide on"
+    out.print(f"Searched {verification.rows} records in {verification.files} files once more: {left}.", markup=False)
+    _print_list("Traces left", verification.traces)
+    _print_list(
+        "To decide on (--near mask, remove or keep)", [f"{n.where}: {n.kind}: {n.text}" for n in verification.near]
+    )
+    _print_list(
+        "Made from erased data (make them again, or remove them with --remove-derived)",
+        [f"{d.path} ({d.kind}): {d.why}" for d in verification.derived],
+    )
+    _print_list("Not searched", verification.unsearched)
+
+
+def _print_list(title: str, items: Sequence[str]) -> None:
+    if items:
+        out.print(f"{title}:", markup=False)
+        for item in items[:_MAX_LISTED]:
+            out.print(f"  {item}", markup=False)
+        if len(items) > _MAX_LISTED:
+            out.print(f"  ... and {len(items) - _MAX_LISTED} more; --json has all", markup=False)
+
+
+def _raise_if_left(verification: Verification) -> None:
+    """An erasure that leaves anything is not finished, and the exit code says so."""
+    if verification.traces:
         raise DataError(
-            f"Traces are left: {', '.join(verification.traces[:5])}", hint="Mine the corpus again without them."
+            f"Traces are left: {', '.join(verification.traces[:5])}",
+            hint=f"Edit or remove these files, and erase again. {_UNTIL_THEN}",
+        )
+    if verification.near:
+        raise DataError(
+            f"{len(verification.near)} near matches wait for a decision.",
+            hint=f"Erase again with --near mask, --near remove or --near keep. {_UNTIL_THEN}",
+        )
+    if verification.derived:
+        raise DataError(
+            f"{len(verification.derived)} folders were made from erased data: "
+            f"{', '.join(derived.path for derived in verification.derived[:5])}",
+            hint="Make them again from the data as it is now, or erase again with --remove-derived.",
         )
 
 
@@ -89,9 +150,11 @@ def _print_chatlogs(config: ChatlogConfig, outcome: ChatlogOutcome, as_json: boo
     stats = outcome.as_json()
     if as_json:
         print_json(stats | {"out": str(config.out)})
+        print_problems(outcome.problems)
         return
     rows = [
         (k.replace("_", " "), f"{v:.2f}" if isinstance(v, float) else v) for k, v in stats.items() if k != "by_turns"
     ]
     print_table(("", config.source), [row for row in rows if not isinstance(row[1], dict)])
     out.print(f"Wrote the dialogues to {outcome.dialogues} and a plot to {config.out / 'turns.svg'}", markup=False)
+    print_problems(outcome.problems)

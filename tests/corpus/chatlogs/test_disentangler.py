@@ -1,7 +1,8 @@
 """The learned disentangler on the sample's chat room: its features, its links, and a model on disk."""
 
 import json
-from collections.abc import Sequence
+import random
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,16 +13,26 @@ from hypothesis import strategies as st
 
 from tertulia.core.errors import DataError
 from tertulia.corpus.chatlogs import pair_features
-from tertulia.corpus.chatlogs.boosted_trees import BoostedTrees, LabelledCandidates, fit_trees
+from tertulia.corpus.chatlogs.boosted_trees import (
+    PROBE_TREES,
+    BoostedTrees,
+    LabelledCandidates,
+    fit_trees,
+    hopeful_rows,
+    softmax,
+)
 from tertulia.corpus.chatlogs.checkpoint import load_disentangler, save_disentangler
+from tertulia.corpus.chatlogs.cluster_features import LinkPredictions, cluster_features, cluster_predictions
 from tertulia.corpus.chatlogs.disentangler import FIRST_FEATURES, CandidateWindow, Disentangler
-from tertulia.corpus.chatlogs.encoded_log import NOBODY, encode_log
+from tertulia.corpus.chatlogs.encoded_log import NOBODY, EncodedLog, encode_log
 from tertulia.corpus.chatlogs.evaluation import evaluate_links
 from tertulia.corpus.chatlogs.gold import read_gold
 from tertulia.corpus.chatlogs.log import LogLine
 from tertulia.corpus.chatlogs.nicks import aliases, mentions, parse_address
-from tertulia.corpus.chatlogs.pair_features import FAR, CandidateLinks, candidate_links
+from tertulia.corpus.chatlogs.pair_features import FAR, CandidateBlock, candidate_blocks, read_history
 from tertulia.corpus.chatlogs.similarity import IdfTable, count_idf, similarity_bands
+
+from . import reference_features as reference
 
 LINES = (
     LogLine(0, 0, "ann", "how do i mount a disk?"),
@@ -34,9 +45,10 @@ COLUMN = {name: k for k, name in enumerate(pair_features.NAMES)}
 IDF = IdfTable({}, 2.0)
 
 
-def links_of(lines: Sequence[LogLine]) -> list[CandidateLinks]:
-    log = encode_log(lines)
-    return list(candidate_links(log, similarity_bands(log.words, IDF, window=10), window=10, lookahead=5))
+def block_of(log: EncodedLog, *, window: int = 10, indices: Collection[int] | None = None) -> CandidateBlock:
+    history = read_history(log, similarity_bands(log.words, IDF, window=window), lookahead=5)
+    (block,) = candidate_blocks(history, window=window, indices=indices)
+    return block
 
 
 def test_an_encoded_log_has_addressees_and_no_system_lines() -> None:
@@ -49,9 +61,10 @@ def test_an_encoded_log_has_addressees_and_no_system_lines() -> None:
 
 
 def test_pair_features_say_who_addresses_whom() -> None:
-    links = links_of(LINES)[2]
-    assert links.candidates.tolist() == [1, 0, 2]
-    bob, ann, itself = links.features
+    block = block_of(encode_log(LINES))
+    assert block.sizes.tolist() == [1, 2, 3, 4]
+    assert block.candidates[3:6].tolist() == [1, 0, 2]
+    bob, ann, itself = block.features[3:6]
     assert (ann[COLUMN["i_address_them"]], bob[COLUMN["i_address_them"]]) == (1, 0)
     assert ann[COLUMN["cosine"]] > bob[COLUMN["cosine"]] == 0
     assert (ann[COLUMN["they_address_me_in"]], bob[COLUMN["they_address_me_in"]]) == (1, FAR)
@@ -60,12 +73,73 @@ def test_pair_features_say_who_addresses_whom() -> None:
 
 
 def test_features_do_not_depend_on_which_indices_are_requested() -> None:
-    log = encode_log(read_gold("sample")[0].log.lines)
-    similarity = similarity_bands(log.words, IDF, window=30)
-    every = list(candidate_links(log, similarity, window=30, lookahead=5))
-    (single,) = candidate_links(log, similarity, window=30, lookahead=5, indices={100})
-    assert len(every) == len(log)
-    assert np.array_equal(single.features, every[100].features)
+    log = encode_log(read_gold("sample")[0].log.lines[:200])
+    every, single = block_of(log, window=30), block_of(log, window=30, indices={100})
+    start = int(every.sizes[:100].sum())
+    assert len(every.indices) == len(log)
+    assert np.array_equal(single.features, every.features[start : start + int(every.sizes[100])])
+
+
+def busy_room(seed: int) -> list[LogLine]:
+    """Twelve people who address and mention each other, answer themselves, join, change their nicks, and are silent."""
+    rng = random.Random(seed)
+    lines, words = [], "disk mount sudo tea boot kernel you it thanks how yes".split()
+    time = 0.0
+    for number in range(400):
+        time += rng.choice((0, 0, 0, 20, 60, 4000 if rng.random() < 0.02 else 5))
+        nick = f"n{min(int(rng.expovariate(0.3)), 11)}{'bot' if rng.random() < 0.02 else ''}"
+        named = "".join(f"n{rng.randrange(12)}{rng.choice((': ', ', ', ' '))}" for _ in range(rng.choice((0, 0, 1, 2))))
+        if rng.random() < 0.05:
+            lines.append(LogLine(number, time, "", f"{nick} has joined #room", "system"))
+        elif rng.random() < 0.02:
+            lines.append(LogLine(number, time, "", f"{nick} is now known as n{rng.randrange(12)}x", "system"))
+        else:
+            lines.append(LogLine(number, time, nick, named + " ".join(rng.choices(words, k=rng.randrange(8)))))
+    return lines
+
+
+@pytest.mark.parametrize(("seed", "window", "lookahead"), [(0, 100, 20), (1, 7, 3), (2, 30, 0)])
+def test_features_of_blocks_are_those_of_single_lines(seed: int, window: int, lookahead: int) -> None:
+    """All features of both passes, bit by bit, against a slow implementation that walks through the log."""
+    log = encode_log(busy_room(seed))
+    idf, unseen = count_idf(log.words)
+    vectors = {word: np.array([len(word), 1.0, ord(word[0])], np.float32) for word in idf}
+    similarity = similarity_bands(log.words, IdfTable(idf, unseen, vectors), window=window)
+    indices = range(20, len(log) - 5)
+    history = read_history(log, similarity, lookahead=lookahead)
+    blocks = list(candidate_blocks(history, window=window, indices=indices))
+    slow = list(reference.candidate_links(log, similarity, window=window, lookahead=lookahead, indices=indices))
+    assert np.array_equal(np.concatenate([b.candidates for b in blocks]), np.concatenate([s.candidates for s in slow]))
+    features = np.concatenate([block.features for block in blocks])
+    assert np.array_equal(features, np.concatenate([links.features for links in slow]))
+
+    rng = np.random.default_rng(seed)
+    sizes = np.array([len(links.candidates) for links in slow], np.int32)
+    ends = np.cumsum(sizes)
+    probs = softmax(rng.normal(0, 2, int(sizes.sum())).round(1), sizes).astype(np.float32)  # rounded, so that some tie
+    predictions, tops = [], []
+    for links, end in zip(slow, ends.tolist(), strict=True):
+        own = probs[end - len(links.candidates) : end]
+        top = np.append(np.sort(np.argsort(-own[:-1], kind="stable")[:12]), len(own) - 1).astype(np.int32)
+        predictions.append(reference.LinkPrediction(links.index, links.candidates, own, top, links.features[top]))
+        tops.append(top + end - len(own))
+    flat = LinkPredictions(
+        np.array(indices, np.int32),
+        sizes,
+        np.concatenate([links.candidates for links in slow]),
+        probs,
+        np.concatenate(tops).astype(np.int32),
+        np.array([len(top) for top in tops], np.int32),
+        features[np.concatenate(tops)],
+    )
+    predicted = reference.cluster_predictions(predictions, log)
+    expected = [
+        reference.cluster_features(p, predicted, log, similarity, window=window, lookahead=lookahead)
+        for p in predictions
+    ]
+    clusters = cluster_predictions(flat, history)
+    assert clusters.roots.tolist() == predicted.roots.tolist()
+    assert np.array_equal(cluster_features(flat, clusters, history, window=window), np.concatenate(expected))
 
 
 def test_similarity_bands_equal_the_full_product() -> None:
@@ -116,6 +190,27 @@ def test_trees_learn_which_candidate_wins() -> None:
     assert (best == labels.reshape(-1, 3).argmax(axis=1)).mean() > 0.9
     assert model.names == ("good", "noise")
     assert fit() == text
+
+
+def test_trees_after_the_first_are_trained_on_what_those_leave() -> None:
+    rng = np.random.default_rng(0)
+    features = rng.random((8000, 3)).astype(np.float32)
+    sizes = np.full(1000, 8, np.int32)
+    utility = (features[:, 0] > 0.5) * 2.0 + features[:, 1]  # one feature rules out, another decides among the rest
+    labels = (utility.reshape(-1, 8) == utility.reshape(-1, 8).max(axis=1, keepdims=True)).ravel()
+    data = LabelledCandidates(features, sizes, labels)
+    settings = {"names": ["rules_out", "decides", "noise"], "leaves": 8, "learning_rate": 0.3, "min_rows": 5}
+    probed, plain = (
+        BoostedTrees(fit_trees(data, trees=60, feature_fraction=1.0, seed=1, probe=probe, **settings))
+        for probe in (True, False)
+    )
+    first = probed.scores(features, first=PROBE_TREES)
+    assert np.array_equal(first, plain.scores(features, first=PROBE_TREES))
+    hopeful = hopeful_rows(first, sizes)
+    assert hopeful.sum() < 0.7 * len(hopeful)
+    assert hopeful[labels].mean() > 0.99
+    best = np.where(hopeful, probed.scores(features), -np.inf).reshape(-1, 8).argmax(axis=1)
+    assert (best == labels.reshape(-1, 8).argmax(axis=1)).mean() > 0.9
 
 
 def test_a_loaded_model_predicts_the_same_links(sample_model: Path) -> None:
@@ -215,6 +310,10 @@ any_lines = st.lists(
 @given(any_lines)
 def test_any_log_gets_finite_features(messages: list[tuple[str, str]]) -> None:
     lines = [LogLine(i, 30.0 * i, nick, text) for i, (nick, text) in enumerate(messages)]
-    for links in links_of(lines):
-        assert np.isfinite(links.features).all()
-        assert links.candidates[-1] == links.index
+    log = encode_log(lines)
+    history = read_history(log, similarity_bands(log.words, IDF, window=10), lookahead=5)
+    blocks = list(candidate_blocks(history, window=10))
+    assert sum(len(block.indices) for block in blocks) == len(log)
+    for block in blocks:
+        assert np.isfinite(block.features).all()
+        assert block.candidates[np.cumsum(block.sizes) - 1].tolist() == block.indices.tolist()

@@ -44,7 +44,7 @@ def test_an_erased_author_is_removed_from_every_file(corpus: Path) -> None:
     name = busiest(corpus)
     before, whole = list(read_pairs(corpus)), list(read_whole(corpus))
     assert not verify(corpus, authors=[name]).clean
-    erased = erase(corpus, authors=[name])
+    erased = erase(corpus, authors=[name], near="keep")
     after = list(read_pairs(corpus))
     verification = verify(corpus, authors=[name])
     assert verification.clean

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from tertulia.core.codec import Problems, read_lines
 from tertulia.core.dialogue import Dialogue, Persona, Turn
-from tertulia.corpus.readers.messages import READER, decode, encode, text_of
+from tertulia.core.errors import DataError
+from tertulia.corpus.readers import sharegpt
+from tertulia.corpus.readers.messages import READER, decode, encode, merge_turns, repeats_role, text_of
 
 
 def record(*messages: tuple[str, Any], **more: str) -> dict[str, Any]:
@@ -77,7 +79,6 @@ def test_round_trip(name: str, system: str, turns: list[tuple[str, str]]) -> Non
     [
         ("ab", ["user", "assistant"]),
         ("aba", ["user", "assistant", "user"]),
-        ("abc", ["user", "assistant", "user"]),
         ("a", ["user"]),
         ("", []),
     ],
@@ -85,6 +86,27 @@ def test_round_trip(name: str, system: str, turns: list[tuple[str, str]]) -> Non
 def test_the_second_speaker_is_the_assistant(speakers: str, roles: list[str]) -> None:
     written = encode(Dialogue("d", tuple(Turn(s, "x") for s in speakers)))
     assert [m["role"] for m in written["messages"]] == roles
+
+
+def test_three_speakers_do_not_fit_two_roles_unless_their_turns_are_merged() -> None:
+    turns = tuple(Turn(s, f"{s}{i}", (f"m{i}",)) for i, s in enumerate("abcab"))
+    dialogue = Dialogue("d", turns, {"b": Persona(("I sail.",))})
+    for encoder in (encode, sharegpt.encode):
+        with pytest.raises(DataError, match="two roles, and 3 people speak here") as error:
+            encoder(dialogue)
+        assert "--merge-turns" in error.value.hint
+    merged = merge_turns(dialogue)
+    assert [(m["role"], m["content"]) for m in encode(merged)["messages"]] == [
+        ("system", "I sail."),
+        ("user", "a: a0"),
+        ("assistant", "b1"),
+        ("user", "c: c2\na: a3"),
+        ("assistant", "b4"),
+    ]
+    assert merged.turns[2].source == ("m2", "m3")
+    assert repeats_role(dialogue)
+    assert not repeats_role(merged)
+    assert merge_turns(merged) == merged
 
 
 def test_an_assistant_who_speaks_first_stays_the_assistant() -> None:

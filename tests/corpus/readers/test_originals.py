@@ -11,7 +11,7 @@ import pytest
 from tertulia.core.codec import Problems
 from tertulia.core.dialogue import Dialogue, Evidence, Exchange, Persona, Turn
 from tertulia.core.errors import DataError, UsageError
-from tertulia.corpus.load import holds, load_dialogues, load_exchanges, recognise
+from tertulia.corpus.load import holds, load_dialogues, load_exchanges, recognise, save_dialogues
 from tertulia.corpus.registry import READERS
 
 Original = Callable[..., Path]
@@ -88,6 +88,27 @@ def test_convokit_turns_are_sorted_by_replies_or_by_time(original: Original) -> 
     assert two.meta["title"] == "old"
     with pytest.raises(UsageError, match="no splits"):
         load_dialogues(folder, split="train")
+
+
+def test_convokit_finds_every_field_of_metadata_in_the_index(tmp_path: Path) -> None:
+    """What the index does not have, ConvoKit drops without a word when it saves the corpus again."""
+    turns = (Turn("ana", "hi", meta={"mood": "ok", "score": 1}), Turn("ben", "ho", meta={"score": 0.5, "none": None}))
+    meta = {"topic": ["x"], "real": True, "speakers": {"ana": {"age": 3}, "ben": {"age": "four"}}}
+    personas = {"ben": Persona(("I sail.",))}
+    save_dialogues([Dialogue("d", turns, personas, meta=meta)], tmp_path / "corpus", format="convokit")
+    index = json.loads((tmp_path / "corpus" / "index.json").read_text())
+    label = "<class '{}'>".format
+    assert index["utterances-index"] == {
+        "mood": [label("str")],
+        "score": [label("int"), label("float")],
+        "none": [],
+    }
+    assert index["speakers-index"] == {"age": [label("int"), label("str")]}
+    assert index["conversations-index"] == {
+        "topic": [label("list")],
+        "real": [label("bool")],
+        "tertulia": [label("dict")],
+    }
 
 
 def test_convokit_trees_record_what_a_turn_replies_to(tmp_path: Path) -> None:

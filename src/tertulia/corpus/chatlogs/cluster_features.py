@@ -2,18 +2,19 @@
 
 The first pass scores candidate links one by one. Its predicted links form clusters (conversations), and they tell more:
 whether I take part in one, how long it has been silent, how much of my probability lies in it, and where my next line
-will go. As in `pair_features`, `my` refers to the utterance that is being linked, `their` to the candidate.
+will go. As in `pair_features`, `my` refers to the utterance that is being linked, `their` to the candidate, and a block
+of utterances is computed at once.
 """
 
-import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tertulia.corpus.chatlogs.encoded_log import NOBODY, EncodedLog, Floats, Ints
-from tertulia.corpus.chatlogs.pair_features import FAR, ranks
-from tertulia.corpus.chatlogs.similarity import SimilarityBands
+from tertulia.corpus.chatlogs.encoded_log import NOBODY, Floats, Ints
+from tertulia.corpus.chatlogs.events import Events, Longs, next_of_same
+from tertulia.corpus.chatlogs.pair_features import FAR, LogHistory, ranks
 
 NAMES = (
     "prob log_prob prob_rank cluster_prob cluster_prob_is_max self_prob cluster_lines cluster_people "
@@ -21,184 +22,235 @@ NAMES = (
     "cluster_has_my_last is_their_last_in_cluster replies my_replies their_start_prob their_link_prob cluster_cosine "
     "my_next_is_in_cluster next_to_me_is_in_cluster replies_to_me they_reply_to_me own_replies cluster_is_latest"
 ).split()
+_COLUMN = {name: k for k, name in enumerate(NAMES)}
 
 
 @dataclass(frozen=True, slots=True)
-class LinkPrediction:
-    """The first pass's probabilities for one utterance."""
+class LinkPredictions:
+    """The first pass's probabilities for some utterances; the rows of an utterance are consecutive."""
 
-    index: int
+    indices: Ints
+    """(utterances,) indices in the encoded log."""
+    sizes: Ints
+    """(utterances,): how many candidates each has."""
     candidates: Ints
-    """(candidates,) indices, the utterance itself last."""
+    """(rows,) indices, of each utterance itself last."""
     probs: Floats
-    """(candidates,)"""
+    """(rows,)"""
     top: Ints
-    """Which candidates (positions in `candidates`) the second pass scores again; the utterance itself always."""
+    """(top rows,): which rows the second pass scores again; each utterance itself always, and last."""
+    top_sizes: Ints
+    """(utterances,): how many of its rows that are."""
     top_features: Floats
-    """(top, first-pass features)"""
+    """(top rows, first-pass features)"""
 
     @property
-    def link(self) -> int:
-        """The most likely candidate."""
-        return int(self.candidates[int(np.argmax(self.probs))])
+    def links(self) -> Ints:
+        """(utterances,): the most likely candidate of each."""
+        ends = np.cumsum(self.sizes)
+        highest = np.repeat(np.maximum.reduceat(self.probs, ends - self.sizes), self.sizes)
+        rows = np.flatnonzero(self.probs == highest)
+        return self.candidates[rows[np.searchsorted(rows, ends - self.sizes)]]  # the first of equals
+
+    @property
+    def self_probs(self) -> Floats:
+        """(utterances,): the probability that each starts a conversation."""
+        return self.probs[np.cumsum(self.sizes) - 1]
 
 
 @dataclass(frozen=True, slots=True)
 class PredictedClusters:
     """The first pass over a log; arrays have one entry per utterance."""
 
-    links: Ints
-    """The most likely candidate."""
-    roots: Ints
+    links: Longs
+    """The most likely candidate; an utterance without a prediction links to itself."""
+    roots: Longs
     """The first utterance of its cluster, which identifies the cluster."""
     start_probs: Floats
     """The probability that it starts a conversation."""
     link_probs: Floats
     """The probability of the most likely candidate."""
-    replies: Mapping[int, Sequence[int]]
+    replies: Events
     """The utterances that were linked to each one."""
-    previous_own: Ints
-    """The previous utterance of the same speaker, or NOBODY."""
+    replies_by: Events
+    """The same by utterance and replier (`reply_key`)."""
+    members: Events
+    """Utterances by cluster."""
+    next_in_cluster: Longs
+    """The next utterance of the same speaker in the same cluster; the log's length if there is none."""
 
 
-def cluster_predictions(predictions: Sequence[LinkPrediction], log: EncodedLog) -> PredictedClusters:
+def cluster_predictions(predictions: LinkPredictions, history: LogHistory) -> PredictedClusters:
     """Follow the predicted links to their roots; an utterance without a prediction is alone in its cluster."""
-    n = len(log)
-    links, roots = np.arange(n, dtype=np.int32), np.arange(n, dtype=np.int32)
-    start_probs, link_probs = np.zeros(n, np.float32), np.zeros(n, np.float32)
-    replies: dict[int, list[int]] = {}
-    for prediction in predictions:
-        i, link = prediction.index, prediction.link
-        links[i], start_probs[i], link_probs[i] = link, prediction.probs[-1], prediction.probs.max()
-        # Links only go back, so the root of the earlier utterance is final.
-        roots[i] = i if link == i else roots[link]
-        if link != i:
-            replies.setdefault(link, []).append(i)
-    last_line: dict[int, int] = {}
-    previous_own = np.full(n, NOBODY, np.int32)
-    for i, speaker in enumerate(log.speaker.tolist()):
-        previous_own[i] = last_line.get(speaker, NOBODY)
-        last_line[speaker] = i
-    return PredictedClusters(links, roots, start_probs, link_probs, replies, previous_own)
+    n, log = len(history.log), history.log
+    links, start_probs, link_probs = np.arange(n), np.zeros(n, np.float32), np.zeros(n, np.float32)
+    if len(predictions.indices):
+        links[predictions.indices] = predictions.links
+        start_probs[predictions.indices] = predictions.self_probs
+        starts = np.cumsum(predictions.sizes) - predictions.sizes
+        link_probs[predictions.indices] = np.maximum.reduceat(predictions.probs, starts)
+    roots = list(range(n))
+    for i, link in enumerate(links.tolist()):
+        roots[i] = roots[link]  # links only go back, so the root of the earlier utterance is final
+    replying = np.flatnonzero(links != np.arange(n))
+    speaker = log.speaker.astype(np.int64)
+    clusters = np.array(roots, np.int64)
+    return PredictedClusters(
+        links,
+        clusters,
+        start_probs,
+        link_probs,
+        replies=Events(links[replying], replying, length=n),
+        replies_by=Events(links[replying] * history.users + speaker[replying], replying, length=n),
+        members=Events(clusters, np.arange(n), length=n),
+        next_in_cluster=next_of_same(clusters * history.users + speaker),
+    )
 
 
 def cluster_features(
-    prediction: LinkPrediction,
-    predicted: PredictedClusters,
-    log: EncodedLog,
-    similarity: SimilarityBands,
-    *,
-    window: int,
-    lookahead: int,
+    predictions: LinkPredictions, predicted: PredictedClusters, history: LogHistory, *, window: int
 ) -> Floats:
-    """(top candidates, NAMES): the additional features of the second pass."""
-    i, self_prob = prediction.index, float(prediction.probs[-1])
-    probs = prediction.probs[prediction.top]
-    # Of all candidates, not only the top ones: the probability that the utterance belongs to each cluster.
-    cluster_probs: dict[int, float] = {}
-    roots = predicted.roots[prediction.candidates[:-1]].tolist()
-    for root, prob in zip(roots, prediction.probs[:-1].tolist(), strict=True):
-        cluster_probs[root] = cluster_probs.get(root, 0.0) + prob
-    max_prob = max(cluster_probs.values(), default=0.0)
-    clusters = _recent_clusters(i, predicted, window)
-    future = _look_ahead(i, predicted, log, lookahead)
-    by_cluster = {root: _of_cluster(i, clusters[root], predicted, log, similarity) for root in cluster_probs}
-    rows = []
-    candidates = prediction.candidates[prediction.top].tolist()
-    for j, prob, rank in zip(candidates, probs.tolist(), ranks(probs).tolist(), strict=True):
-        row: dict[str, float] = {
-            "prob": prob,
-            "log_prob": math.log(max(prob, 1e-6)),
-            "prob_rank": rank,
-            "self_prob": self_prob,
-            "replies_to_me": len(future.replies),
-        }
-        if j == i:
-            row |= {"cluster_prob": max_prob, "cluster_silent_lines": FAR}
-        else:
-            root = int(predicted.roots[j])
-            row |= {"cluster_prob": cluster_probs[root], "cluster_prob_is_max": cluster_probs[root] >= max_prob}
-            row |= by_cluster[root] | _of_candidate(i, j, clusters[root], predicted, log)
-            row |= _of_future(j, root, future, log)
-        rows.append([row.get(name, 0.0) for name in NAMES])
-    return np.array(rows, np.float32)
+    """(top rows, NAMES): the additional features of the second pass."""
+    i = np.repeat(predictions.indices, predictions.top_sizes).astype(np.int64)
+    j = predictions.candidates[predictions.top].astype(np.int64)
+    utterance = np.repeat(np.arange(len(predictions.indices)), predictions.top_sizes)
+    is_self = i == j
+    columns = np.zeros((len(NAMES), len(i)), np.float32)
+
+    def put(name: str, values: NDArray[Any] | float) -> None:
+        columns[_COLUMN[name]] = values
+
+    probs = predictions.probs[predictions.top]
+    put("prob", probs)
+    put("log_prob", np.log(np.maximum(probs.astype(np.float64), 1e-6)))
+    put("prob_rank", _ranks_within(probs, predictions.top_sizes))
+    put("self_prob", predictions.self_probs[utterance])
+    put("replies_to_me", _count_soon(predicted.replies, i, i, history.lookahead))
+    shares = _cluster_probs(predictions, predicted)
+    put("cluster_prob", np.where(is_self, shares.highest[utterance], shares.by_row[predictions.top]))
+    put("cluster_prob_is_max", shares.by_row[predictions.top] >= shares.highest[utterance])
+    _fill_clusters(put, predictions, predicted, history, window, utterance, j)
+    _fill_candidates(put, predicted, history, i, j)
+    _fill_future(put, predictions, predicted, history, utterance, i, j)
+    for name in set(NAMES) - {"prob", "log_prob", "prob_rank", "self_prob", "replies_to_me", "cluster_prob"}:
+        columns[_COLUMN[name], is_self] = 0
+    columns[_COLUMN["cluster_silent_lines"], is_self] = FAR
+    return np.ascontiguousarray(columns.T)
 
 
-def _recent_clusters(i: int, predicted: PredictedClusters, window: int) -> dict[int, list[int]]:
-    """The clusters within the window by root, their utterances from the latest back."""
-    clusters: dict[int, list[int]] = {}
-    first = max(0, i - window)
-    for j, root in zip(range(i - 1, first - 1, -1), predicted.roots[first:i][::-1].tolist(), strict=True):
-        clusters.setdefault(root, []).append(j)
-    return clusters
-
-
-def _of_cluster(
-    i: int, cluster: list[int], predicted: PredictedClusters, log: EncodedLog, similarity: SimilarityBands
-) -> dict[str, float]:
-    """Features of a cluster as it is when utterance i arrives."""
-    speakers, latest = log.speaker[cluster].tolist(), cluster[0]
-    my_last = predicted.previous_own[i]
-    return {
-        "cluster_lines": len(cluster),
-        "cluster_people": len(set(speakers)),
-        "my_lines_in_cluster": speakers.count(int(log.speaker[i])),
-        "addressee_lines_in_cluster": speakers.count(int(log.addressee[i])),
-        "cluster_silent_lines": i - latest,
-        "cluster_silent_minutes": min(float(log.minutes[i] - log.minutes[latest]), FAR),
-        "cluster_has_my_last": my_last != NOBODY and predicted.roots[my_last] == predicted.roots[latest],
-        "cluster_is_latest": latest == i - 1,
-        "cluster_cosine": float(similarity.cosine[i, [i - k - 1 for k in cluster]].max()),
-    }
-
-
-def _of_candidate(
-    i: int, j: int, cluster: list[int], predicted: PredictedClusters, log: EncodedLog
-) -> dict[str, float]:
-    """Features of candidate j within its cluster."""
-    me, they = int(log.speaker[i]), int(log.speaker[j])
-    repliers = [int(log.speaker[k]) for k in predicted.replies.get(j, ()) if k < i]
-    return {
-        "cluster_lines_since": cluster.index(j),
-        "is_their_last_in_cluster": next(k for k in cluster if log.speaker[k] == they) == j,
-        "replies": len(repliers),
-        "my_replies": repliers.count(me),
-        "own_replies": repliers.count(they),
-        "their_start_prob": float(predicted.start_probs[j]),
-        "their_link_prob": float(predicted.link_probs[j]),
-    }
+def _ranks_within(values: Floats, sizes: Ints) -> Longs:
+    """The rank of each value among those of its utterance."""
+    table = np.full((len(sizes), int(sizes.max(initial=0))), -np.inf, np.float32)
+    present = np.arange(table.shape[1]) < sizes[:, None]
+    table[present] = values
+    return ranks(table)[present]
 
 
 @dataclass(frozen=True, slots=True)
-class _Future:
+class _ClusterProbs:
+    """How likely the utterances belong to the clusters of their candidates."""
+
+    by_row: NDArray[np.float64]
+    """(rows,): the probability of the candidate's cluster."""
+    highest: NDArray[np.float64]
+    """(utterances,)"""
+
+
+def _cluster_probs(predictions: LinkPredictions, predicted: PredictedClusters) -> _ClusterProbs:
+    """Of all candidates, not only the top ones; the utterance itself is in no cluster."""
+    count = len(predictions.indices)
+    utterance = np.repeat(np.arange(count), predictions.sizes)
+    is_self = predictions.candidates == predictions.indices[utterance]
+    keys = utterance * len(predicted.roots) + predicted.roots[predictions.candidates]
+    _, group = np.unique(keys, return_inverse=True)
+    probs = np.bincount(group, np.where(is_self, 0.0, predictions.probs.astype(np.float64)))
+    by_row = probs[group].astype(np.float64)
+    highest = np.zeros(count)
+    np.maximum.at(highest, utterance, np.where(is_self, 0.0, by_row))
+    return _ClusterProbs(by_row, highest)
+
+
+def _fill_clusters(
+    put: Any,
+    predictions: LinkPredictions,
+    predicted: PredictedClusters,
+    history: LogHistory,
+    window: int,
+    utterance: Longs,
+    j: Longs,
+) -> None:
+    """Features of each candidate's cluster as it is when the utterance arrives, within the window."""
+    log, n = history.log, len(history.log)
+    block = predictions.indices.astype(np.int64)
+    back = block[:, None] - 1 - np.arange(window)
+    rows, columns = np.nonzero(back >= 0)
+    k = back[rows, columns]
+    keys = rows * n + predicted.roots[k]
+    order = np.argsort(keys, kind="stable")  # within a cluster from the latest back
+    keys, k, at = keys[order], k[order], rows[order]
+    starts = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1]))) if len(keys) else np.zeros(0, np.int64)
+    if not len(starts):
+        return
+    group = np.searchsorted(keys[starts], utterance * n + predicted.roots[j])
+    group = np.minimum(group, len(starts) - 1)  # of the utterance itself: anything, it is overwritten
+    i, speaker = block[at], log.speaker[k]
+    own, latest = block[utterance], k[starts][group]
+
+    def total(values: NDArray[Any]) -> Longs:
+        sums: Longs = np.add.reduceat(values.astype(np.int64), starts)[group]
+        return sums
+
+    put("cluster_lines", np.diff(np.append(starts, len(keys)))[group])
+    put("cluster_people", total(predicted.next_in_cluster[k] >= i))
+    put("my_lines_in_cluster", total(speaker == log.speaker[i]))
+    put("addressee_lines_in_cluster", total(speaker == log.addressee[i]))
+    put("cluster_cosine", np.maximum.reduceat(history.similarity.cosine[i, i - 1 - k], starts)[group])
+    put("cluster_silent_lines", own - latest)
+    put("cluster_silent_minutes", np.minimum(log.minutes[own] - log.minutes[latest], FAR))
+    put("cluster_is_latest", latest == own - 1)
+    my_last = history.previous_own[own]
+    put("cluster_has_my_last", (my_last != NOBODY) & (predicted.roots[my_last] == predicted.roots[j]))
+
+
+def _fill_candidates(put: Any, predicted: PredictedClusters, history: LogHistory, i: Longs, j: Longs) -> None:
+    """Features of candidates within their clusters."""
+    speaker, roots = history.log.speaker, predicted.roots[j]
+    put("cluster_lines_since", predicted.members.count_before(roots, i) - predicted.members.count_before(roots, j + 1))
+    put("is_their_last_in_cluster", predicted.next_in_cluster[j] >= i)
+    put("replies", predicted.replies.count_before(j, i))
+    put("my_replies", predicted.replies_by.count_before(j * history.users + speaker[i], i))
+    put("own_replies", predicted.replies_by.count_before(j * history.users + speaker[j], i))
+    put("their_start_prob", predicted.start_probs[j])
+    put("their_link_prob", predicted.link_probs[j])
+
+
+def _fill_future(
+    put: Any,
+    predictions: LinkPredictions,
+    predicted: PredictedClusters,
+    history: LogHistory,
+    utterance: Longs,
+    i: Longs,
+    j: Longs,
+) -> None:
     """What the next utterances reply to, as predicted. Those that reply to i or later say nothing about i's link."""
-
-    my_next: int
-    """Cluster of my next utterance, or NOBODY."""
-    next_to_me: frozenset[int]
-    """Clusters of the next utterances that mention me."""
-    replies: Sequence[int]
-    """Utterances predicted to reply to this one."""
-
-
-def _look_ahead(i: int, predicted: PredictedClusters, log: EncodedLog, lookahead: int) -> _Future:
-    me = int(log.speaker[i])
-    my_next, next_to_me = NOBODY, set()
-    for k in range(i + 1, min(len(log), i + 1 + lookahead)):
-        link = int(predicted.links[k])
-        if link >= i:
-            continue
-        if log.speaker[k] == me and my_next == NOBODY:
-            my_next = int(predicted.roots[link])
-        if me in log.mentioned[k]:
-            next_to_me.add(int(predicted.roots[link]))
-    replies = [k for k in predicted.replies.get(i, ()) if k <= i + lookahead]
-    return _Future(my_next, frozenset(next_to_me), replies)
+    log, n, roots = history.log, len(history.log), predicted.roots
+    if not history.lookahead:
+        return
+    block = predictions.indices.astype(np.int64)[:, None]
+    k = block + 1 + np.arange(history.lookahead)
+    exists = k < n
+    k = np.minimum(k, n - 1)
+    links, me = predicted.links[k], log.speaker[block]
+    before = exists & (links < block)
+    mine = before & (log.speaker[k] == me)
+    my_next = np.where(mine.any(axis=1), roots[links][np.arange(len(k)), mine.argmax(axis=1)], NOBODY)
+    to_me = np.where(before & history.mentions.holds(np.broadcast_to(me, k.shape), k), roots[links], NOBODY)
+    put("my_next_is_in_cluster", my_next[utterance] == roots[j])
+    put("next_to_me_is_in_cluster", (to_me[utterance] == roots[j][:, None]).any(axis=1))
+    put("they_reply_to_me", _count_soon(predicted.replies_by, i * history.users + log.speaker[j], i, history.lookahead))
 
 
-def _of_future(j: int, root: int, future: _Future, log: EncodedLog) -> dict[str, float]:
-    return {
-        "my_next_is_in_cluster": future.my_next == root,
-        "next_to_me_is_in_cluster": root in future.next_to_me,
-        "they_reply_to_me": sum(int(log.speaker[k]) == int(log.speaker[j]) for k in future.replies),
-    }
+def _count_soon(events: Events, keys: Longs, i: Longs, lookahead: int) -> Longs:
+    """How many events of a key are among the utterances that the features look ahead to."""
+    return events.count_before(keys, i + lookahead + 1) - events.count_before(keys, i + 1)

@@ -4,28 +4,31 @@ Two passes of gradient-boosted trees. The first scores each candidate link by it
 scores the most likely few again, given the clusters that the first pass predicts (`cluster_features`); the final score
 averages both. System lines link to themselves, and where the source records what is replied to, that link is used as
 it is. The task, the annotations and the measures are those of Kummerfeld et al. (2019, arXiv 1810.11118).
+
+Most candidates are hopeless after a few trees of the first pass; only the others are scored by all.
 """
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from tertulia.core.config import Config
 from tertulia.corpus.chatlogs import cluster_features as clusters
 from tertulia.corpus.chatlogs import pair_features as pairs
-from tertulia.corpus.chatlogs.boosted_trees import BoostedTrees, Doubles, softmax
-from tertulia.corpus.chatlogs.cluster_features import LinkPrediction, PredictedClusters, cluster_predictions
+from tertulia.corpus.chatlogs.boosted_trees import PROBE_TREES, BoostedTrees, Doubles, hopeful_rows, softmax
+from tertulia.corpus.chatlogs.cluster_features import LinkPredictions, cluster_predictions
 from tertulia.corpus.chatlogs.encoded_log import EncodedLog, Floats, Ints, encode_log
 from tertulia.corpus.chatlogs.log import LogLine
+from tertulia.corpus.chatlogs.pair_features import CandidateBlock, LogHistory
 from tertulia.corpus.chatlogs.similarity import IdfTable, SimilarityBands, similarity_bands
 
 FIRST_FEATURES, SECOND_FEATURES = pairs.NAMES, (*pairs.NAMES, *clusters.NAMES)
 """The feature names of the two passes."""
-_BATCH_FIRST, _BATCH_SECOND = 200, 500
-"""Utterances scored in one call of LightGBM: large enough to be fast, small enough to fit in memory."""
+_SECOND_BLOCK = 500
+"""Utterances of the second pass that are computed at once."""
 _MIN_PROB = 1e-9
 
 
@@ -46,6 +49,10 @@ class PreparedLog:
 
     log: EncodedLog
     similarity: SimilarityBands
+
+    def history(self, window: CandidateWindow) -> LogHistory:
+        """The events of the log, for the features."""
+        return pairs.read_history(self.log, self.similarity, lookahead=window.lookahead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,23 +95,20 @@ class Disentangler:
         """The candidates of every utterance with their scores."""
         prepared = prepare(lines, self.idf, self.window)
         indices = None if numbers is None else indices_to_score(prepared.log, numbers, self.window)
-        predictions = list(first_pass(prepared, self.window, self.first, indices))
+        history = prepared.history(self.window)
+        predictions = first_pass(history, self.window, self.first, indices)
         if self.second:
-            return list(self._second_pass(prepared, predictions))
-        return [_by_numbers(prepared.log, p, p.candidates, np.log(np.maximum(p.probs, _MIN_PROB))) for p in predictions]
+            return list(self._second_pass(history, predictions))
+        scores = np.log(np.maximum(predictions.probs, _MIN_PROB))
+        return list(_by_numbers(history.log, predictions.indices, predictions.sizes, predictions.candidates, scores))
 
-    def _second_pass(self, prepared: PreparedLog, predictions: Sequence[LinkPrediction]) -> Iterator[ScoredCandidates]:
-        predicted = cluster_predictions(predictions, prepared.log)
-        remaining = iter(predictions)
-        while batch := list(islice(remaining, _BATCH_SECOND)):
-            tables = [second_pass_features(p, predicted, prepared, self.window) for p in batch]
-            scores = mean_scores(self.second, np.concatenate(tables))
-            for prediction, own_scores in zip(batch, _split(scores, tables), strict=True):
-                # The two passes make different mistakes: the mean of their log-probabilities beats either.
-                first = np.log(np.maximum(prediction.probs[prediction.top], _MIN_PROB))
-                second = own_scores - np.logaddexp.reduce(own_scores)
-                candidates = prediction.candidates[prediction.top]
-                yield _by_numbers(prepared.log, prediction, candidates, (first + second) / 2)
+    def _second_pass(self, history: LogHistory, predictions: LinkPredictions) -> Iterator[ScoredCandidates]:
+        for block, features in second_pass_features(predictions, history, self.window):
+            second = log_softmax(mean_scores(self.second, features), block.top_sizes)
+            # The two passes make different mistakes: the mean of their log-probabilities beats either.
+            first = np.log(np.maximum(block.probs[block.top], _MIN_PROB))
+            candidates = block.candidates[block.top]
+            yield from _by_numbers(history.log, block.indices, block.top_sizes, candidates, (first + second) / 2)
 
 
 def best_links(
@@ -121,16 +125,20 @@ def best_links(
 
 
 def _by_numbers(
-    log: EncodedLog, prediction: LinkPrediction, candidates: Ints, scores: Floats | Doubles
-) -> ScoredCandidates:
+    log: EncodedLog, indices: Ints, sizes: Ints, candidates: Ints, scores: Floats | Doubles
+) -> Iterator[ScoredCandidates]:
     """Translate indices of utterances into line numbers."""
-    reply_to = log.reply_to[prediction.index]
-    return ScoredCandidates(
-        int(log.numbers[prediction.index]),
-        tuple(log.numbers[candidates].tolist()),
-        scores.astype(np.float64),
-        None if reply_to is None else int(log.numbers[reply_to]),
-    )
+    numbers, all_scores = log.numbers[candidates].tolist(), scores.astype(np.float64)
+    start = 0
+    for index, size in zip(indices.tolist(), sizes.tolist(), strict=True):
+        reply_to, stop = log.reply_to[index], start + size
+        yield ScoredCandidates(
+            int(log.numbers[index]),
+            tuple(numbers[start:stop]),
+            all_scores[start:stop],
+            None if reply_to is None else int(log.numbers[reply_to]),
+        )
+        start = stop
 
 
 def prepare(lines: Sequence[LogLine], idf: IdfTable, window: CandidateWindow) -> PreparedLog:
@@ -149,35 +157,88 @@ def indices_to_score(log: EncodedLog, numbers: Collection[int], window: Candidat
 
 
 def first_pass(
-    prepared: PreparedLog, window: CandidateWindow, trees: Sequence[BoostedTrees], indices: Collection[int] | None
-) -> Iterator[LinkPrediction]:
+    history: LogHistory, window: CandidateWindow, trees: Sequence[BoostedTrees], indices: Collection[int] | None
+) -> LinkPredictions:
     """Score every candidate by itself and select the `top_k` most likely."""
-    remaining = pairs.candidate_links(
-        prepared.log, prepared.similarity, window=window.window, lookahead=window.lookahead, indices=indices
+    blocks = [
+        _first_pass(block, window, trees)
+        for block in pairs.candidate_blocks(history, window=window.window, indices=indices)
+    ]
+    if not blocks:
+        return _no_predictions()
+    starts = np.cumsum([0, *(len(block.probs) for block in blocks[:-1])])
+    return LinkPredictions(
+        indices=np.concatenate([block.indices for block in blocks]),
+        sizes=np.concatenate([block.sizes for block in blocks]),
+        candidates=np.concatenate([block.candidates for block in blocks]),
+        probs=np.concatenate([block.probs for block in blocks]),
+        top=np.concatenate([block.top + start for block, start in zip(blocks, starts, strict=True)]),
+        top_sizes=np.concatenate([block.top_sizes for block in blocks]),
+        top_features=np.concatenate([block.top_features for block in blocks]),
     )
-    while batch := list(islice(remaining, _BATCH_FIRST)):
-        tables = [links.features for links in batch]
-        scores = mean_scores(trees, np.concatenate(tables))
-        for links, own_scores in zip(batch, _split(scores, tables), strict=True):
-            probs = softmax(own_scores, np.array([len(own_scores)])).astype(np.float32)
-            best = np.argsort(-probs[:-1], kind="stable")[: window.top_k]
-            top = np.append(np.sort(best), len(probs) - 1).astype(np.int32)
-            yield LinkPrediction(links.index, links.candidates, probs, top, links.features[top])
+
+
+def _no_predictions() -> LinkPredictions:
+    none = np.zeros(0, np.int32)
+    features = np.zeros((0, len(FIRST_FEATURES)), np.float32)
+    return LinkPredictions(none, none, none, np.zeros(0, np.float32), none, none, features)
+
+
+def _first_pass(block: CandidateBlock, window: CandidateWindow, trees: Sequence[BoostedTrees]) -> LinkPredictions:
+    hopeful = hopeful_rows(trees[0].scores(block.features, first=PROBE_TREES), block.sizes)
+    scores = np.full(len(block.candidates), -np.inf)
+    scores[hopeful] = mean_scores(trees, block.features[hopeful])
+    probs = softmax(scores, block.sizes).astype(np.float32)
+    top = _top_rows(np.where(hopeful, probs, -1.0), block.sizes, window.top_k)
+    top_sizes = np.add.reduceat(top.astype(np.int32), np.cumsum(block.sizes) - block.sizes)
+    rows = np.flatnonzero(top).astype(np.int32)
+    return LinkPredictions(
+        block.indices, block.sizes, block.candidates, probs, rows, top_sizes.astype(np.int32), block.features[rows]
+    )
+
+
+def _top_rows(probs: Floats | Doubles, sizes: Ints, top_k: int) -> NDArray[np.bool_]:
+    """(rows,): the `top_k` most likely candidates of each utterance, of equals the first, and the utterance itself.
+
+    Rows with a negative probability were ruled out.
+    """
+    table = np.full((len(sizes), int(sizes.max())), -1.0)
+    present = np.arange(table.shape[1]) < sizes[:, None]
+    table[present] = probs
+    last = (np.arange(len(sizes)), sizes - 1)
+    table[last] = -1.0
+    chosen = (pairs.ranks(table) < top_k) & (table >= 0)
+    chosen[last] = True
+    rows: NDArray[np.bool_] = chosen[present]
+    return rows
 
 
 def second_pass_features(
-    prediction: LinkPrediction, predicted: PredictedClusters, prepared: PreparedLog, window: CandidateWindow
-) -> Floats:
-    """(top candidates, SECOND_FEATURES)"""
-    of_clusters = clusters.cluster_features(
-        prediction,
-        predicted,
-        prepared.log,
-        prepared.similarity,
-        window=window.window,
-        lookahead=window.lookahead,
-    )
-    return np.concatenate((prediction.top_features, of_clusters), axis=1)
+    predictions: LinkPredictions, history: LogHistory, window: CandidateWindow
+) -> Iterator[tuple[LinkPredictions, Floats]]:
+    """The predictions block by block, with (top candidates, SECOND_FEATURES) of each."""
+    predicted = cluster_predictions(predictions, history)
+    for block in _blocks(predictions, _SECOND_BLOCK):
+        of_clusters = clusters.cluster_features(block, predicted, history, window=window.window)
+        yield block, np.concatenate((block.top_features, of_clusters), axis=1)
+
+
+def _blocks(predictions: LinkPredictions, size: int) -> Iterator[LinkPredictions]:
+    """The predictions of `size` utterances at a time."""
+    rows = np.concatenate(([0], np.cumsum(predictions.sizes)))
+    tops = np.concatenate(([0], np.cumsum(predictions.top_sizes)))
+    for start in range(0, len(predictions.indices), size):
+        stop = min(start + size, len(predictions.indices))
+        own, top = slice(rows[start], rows[stop]), slice(tops[start], tops[stop])
+        yield LinkPredictions(
+            predictions.indices[start:stop],
+            predictions.sizes[start:stop],
+            predictions.candidates[own],
+            predictions.probs[own],
+            (predictions.top[top] - rows[start]).astype(np.int32),
+            predictions.top_sizes[start:stop],
+            predictions.top_features[top],
+        )
 
 
 def mean_scores(trees: Sequence[BoostedTrees], features: Floats) -> Doubles:
@@ -186,6 +247,9 @@ def mean_scores(trees: Sequence[BoostedTrees], features: Floats) -> Doubles:
     return mean
 
 
-def _split(scores: Doubles, tables: Sequence[Floats]) -> list[Doubles]:
-    """Scores of concatenated tables, split into one array per table."""
-    return np.split(scores, np.cumsum([len(table) for table in tables])[:-1])
+def log_softmax(scores: Doubles, sizes: Ints) -> Doubles:
+    """The logarithm of the softmax within each group of consecutive scores."""
+    starts = np.cumsum(sizes) - sizes
+    totals = np.logaddexp.reduceat(scores, starts) if len(scores) else scores
+    result: Doubles = scores - np.repeat(totals, sizes)
+    return result

@@ -79,6 +79,31 @@ FORMATS = (
 """In order of precedence: of two formats that match equally many lines, the earlier one wins."""
 
 
+_ROOM = re.compile(r"\[?(?P<room>[#&]{0,2}[^\W\d_][^\s\[\]<>]{0,63})\]?[ \t]+(?=\[?\d{4}-\d\d-\d\d[T ])")
+"""The name of a room before a date."""
+
+
+def lines_by_room(lines: Sequence[str]) -> dict[str, list[tuple[int, str]]] | None:
+    """The lines of a log whose lines name their room before the date, by room, with their numbers and without the name.
+
+    None if most of the first lines do not; a line without a name belongs to the room of the line before.
+
+    >>> lines_by_room(["#a 2010-02-13 01:02 <x> hi", "#b 2010-02-13 01:03 <y> ho"])
+    {'#a': [(0, '2010-02-13 01:02 <x> hi')], '#b': [(1, '2010-02-13 01:03 <y> ho')]}
+    """
+    head = [line for line in lines[:400] if line.strip()]
+    if not head or 2 * sum(_ROOM.match(line) is not None for line in head) <= len(head):
+        return None
+    rooms: dict[str, list[tuple[int, str]]] = {}
+    room = ""
+    for number, line in enumerate(lines):
+        if match := _ROOM.match(line):
+            room, line = match["room"], line[match.end() :]
+        if room:
+            rooms.setdefault(room, []).append((number, line))
+    return rooms
+
+
 def format_named(name: str) -> LogFormat:
     """A format by its name."""
     for log_format in FORMATS:

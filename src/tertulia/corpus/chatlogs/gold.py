@@ -10,11 +10,12 @@ from pathlib import Path
 
 from tertulia import sample
 from tertulia.core.errors import DamagedLine, DataError
-from tertulia.corpus.chatlogs.formats import format_named, parse_log
+from tertulia.corpus.chatlogs.formats import detect_format, format_named, parse_log
 from tertulia.corpus.chatlogs.log import Log, date_in_name
 from tertulia.corpus.load import SAMPLE
 
-RAW, ANNOTATION = ".raw.txt", ".annotation.txt"
+RAW, ASCII, ANNOTATION = ".raw.txt", ".ascii.txt", ".annotation.txt"
+"""A log as it was written, in plain letters, and its links; the second is read where the first is missing."""
 Links = Mapping[int, frozenset[int]]
 """For each annotated line the earlier lines it replies to (or itself)."""
 
@@ -85,14 +86,16 @@ def _read_gold_file(file: Path) -> GoldLog:
     name = file.name.removesuffix(ANNOTATION)
     try:
         # Split at line feeds only: some messages contain other characters at which splitlines() would split.
-        raw = file.with_name(name + RAW).read_bytes().decode("utf-8", "replace").removesuffix("\n").split("\n")
+        log = next((f for f in (file.with_name(name + end) for end in (RAW, ASCII)) if f.is_file()), None)
+        log = log or file.with_name(name + RAW)
+        raw = log.read_bytes().decode("utf-8", "replace").removesuffix("\n").split("\n")
         links = read_links(file.read_text(encoding="utf-8").splitlines(), source=str(file))
     except OSError as error:
         raise DataError(f"Cannot read {error.filename} ({error.strerror}).") from None
     day = date_in_name(name)
-    lines = tuple(parse_log(raw, format_named("ubuntu"), day=day))
+    lines = tuple(parse_log(raw, detect_format(raw, source=str(log)), day=day))
     if links and max(links) >= len(lines):
-        raise DataError(f"{file} refers to line {max(links)}, but {name + RAW} has only {len(lines)} lines.")
+        raise DataError(f"{file} refers to line {max(links)}, but {log.name} has only {len(lines)} lines.")
     return GoldLog(Log(name, folder_name(file), lines, day), links)
 
 

@@ -1,5 +1,6 @@
 """One line of a chat log, whichever program wrote it, and the clock that resolves times without a date."""
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -83,9 +84,9 @@ class Clock:
             self._midnight = midnight(timestamp.day)
         moment = self._midnight + timestamp.hour * 3600 + timestamp.minute * 60 + timestamp.second
         if timestamp.day is None:
-            while moment < self.now - MAX_CLOCK_SKEW:
-                self._midnight += self._period
-                moment += self._period
+            behind = max(0.0, self.now - MAX_CLOCK_SKEW - moment)
+            later = math.ceil(behind / self._period) * self._period
+            self._midnight, moment = self._midnight + later, moment + later
         self.now = max(self.now, moment)
         return moment
 
@@ -99,6 +100,18 @@ def is_twelve_hour(hours: Iterable[int]) -> bool:
     hours = list(hours)
     wraps = any(later < earlier for earlier, later in pairwise(hours))
     return wraps and all(1 <= hour <= 12 for hour in hours)
+
+
+def day_of(moment: float) -> date:
+    """The day of a moment, in UTC; beyond what a calendar holds, its first or last day.
+
+    >>> day_of(0.0), day_of(1e300)
+    (datetime.date(1970, 1, 1), datetime.date(9999, 12, 31))
+    """
+    try:
+        return datetime.fromtimestamp(moment, UTC).date()
+    except (ValueError, OverflowError, OSError):
+        return date.max if moment > 0 else date.min
 
 
 def midnight(day: date) -> float:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from tertulia import __version__
 from tertulia.artefacts.files import write_json
+from tertulia.core.codec import Problems
 from tertulia.core.config import Cli, save
 from tertulia.core.dialogue import Dialogue, Json
 from tertulia.core.errors import DataError, UsageError
@@ -18,13 +19,15 @@ from tertulia.corpus.chatlogs.dialogues import ExtractedDialogues, dialogues_fro
 from tertulia.corpus.chatlogs.log import Log
 from tertulia.corpus.chatlogs.lowe import LoweRules, extract_dialogues
 from tertulia.corpus.chatlogs.read import read_logs, with_nicks_before
-from tertulia.corpus.chatlogs.stats import ChatlogStats, StatsCounter
+from tertulia.corpus.chatlogs.stats import ChatlogStats, StatsCounter, chatlog_stats
 from tertulia.corpus.chatlogs.tags import tag_dialogue
+from tertulia.corpus.erase import erase_again
 from tertulia.corpus.load import SAMPLE
-from tertulia.corpus.shards import write_parquet
+from tertulia.corpus.shards import read_parquet, write_parquet
 
 Extractor = Callable[[Log, Collection[str]], ExtractedDialogues]
 """Maps a log and the nicks of the day before to dialogues."""
+STATS = "stats.json"
 
 
 class ChatlogConfig(LoweRules):
@@ -56,10 +59,17 @@ class ChatlogOutcome:
     lines: int
     dialogues: Path
     """The Parquet file."""
+    problems: Problems = field(default_factory=Problems)
+    """Records of exports that were skipped."""
 
     def as_json(self) -> dict[str, Json]:
         """For `--json` and stats.json."""
-        totals = {"logs": self.logs, "lines": self.lines, "dropped": dict(sorted(self.dropped.items()))}
+        totals = {
+            "logs": self.logs,
+            "lines": self.lines,
+            "damaged_lines": self.problems.count,
+            "dropped": dict(sorted(self.dropped.items())),
+        }
         return totals | self.stats.as_json()
 
 
@@ -75,11 +85,13 @@ def mine_chatlogs(config: ChatlogConfig, progress: Progress | None = None) -> Ch
         raise DataError(f"{config.source} is empty.", hint="Give a chat log, or a folder of them.")
     config.out.mkdir(parents=True, exist_ok=True)
     file = config.out / "dialogues.parquet"
+    (config.out / STATS).unlink(missing_ok=True)  # it is written last: without it, the folder is incomplete
     write_parquet(chain([] if first is None else [first], dialogues), file)
-    outcome = ChatlogOutcome(totals.stats.stats(), totals.dropped, totals.logs, totals.lines, file)
+    stats = totals.stats.stats() if not erase_again(config.out).records else chatlog_stats(read_parquet(file))
+    outcome = ChatlogOutcome(stats, totals.dropped, totals.logs, totals.lines, file, totals.problems)
     save(config, config.out / "config.toml")
     record = outcome.as_json() | {"threads": config.threads, "model": fingerprint, "version": __version__}
-    write_json(config.out / "stats.json", record)
+    write_json(config.out / STATS, record)
     return outcome
 
 
@@ -91,10 +103,12 @@ class _Totals:
     dropped: Counter[str] = field(default_factory=Counter)
     logs: int = 0
     lines: int = 0
+    problems: Problems = field(default_factory=Problems)
 
 
 def _dialogues(config: ChatlogConfig, extractor: Extractor, totals: _Totals, progress: Progress) -> Iterator[Dialogue]:
-    for log, nicks_before in with_nicks_before(read_logs(config.source, format=config.format)):
+    logs = read_logs(config.source, format=config.format, problems=totals.problems)
+    for log, nicks_before in with_nicks_before(logs):
         extracted = extractor(log, nicks_before)
         totals.dropped += extracted.dropped
         totals.logs += 1

@@ -7,16 +7,20 @@ addresses whom next says much about now.
 
 In feature names, `my` and `i` refer to the utterance that is being linked, `their` and `they` to the candidate.
 Distances in lines count utterances, and are FAR where there is nothing to measure to.
+
+A block of utterances is computed at once, a column at a time: what depends on the past or the future of a user is a
+search in sorted arrays (`events`), what counts between two utterances a difference of sums.
 """
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tertulia.corpus.chatlogs.encoded_log import CUES, NOBODY, EncodedLog, Floats, Ints
+from tertulia.corpus.chatlogs.events import Events, Longs, next_of_same
 from tertulia.corpus.chatlogs.similarity import SimilarityBands
 
 FAR = 999.0
@@ -51,273 +55,300 @@ NAMES = (
 )
 """The columns of the feature matrix, in order."""
 _COLUMN = {name: k for k, name in enumerate(NAMES)}
+_BLOCK = 256
+"""Utterances that are computed at once."""
 
 
 @dataclass(frozen=True, slots=True)
-class CandidateLinks:
-    """The candidates of one utterance and their features."""
+class CandidateBlock:
+    """The candidates of some utterances and their features; the rows of an utterance are consecutive."""
 
-    index: int
-    """Index of the utterance in the encoded log."""
+    indices: Ints
+    """(utterances,) indices of the utterances in the encoded log."""
+    sizes: Ints
+    """(utterances,): how many rows each has."""
     candidates: Ints
-    """(candidates,) indices, from the nearest back, the utterance itself last."""
+    """(rows,) indices, of each utterance from the nearest back, the utterance itself last."""
     features: Floats
-    """(candidates, NAMES)"""
+    """(rows, NAMES)"""
 
 
-@dataclass(slots=True)
-class _History:
-    """The log, and what had happened in it before the current utterance; the mutable fields grow line by line."""
+@dataclass(frozen=True, slots=True)
+class LogHistory:
+    """A log with who spoke, addressed and mentioned whom, and where."""
 
     log: EncodedLog
     similarity: SimilarityBands
     lookahead: int
-    mentions_of: Mapping[int, Ints]
-    """The utterances that mention each user, sorted; includes the future."""
-    ordinal: Ints
-    """For each utterance so far, how many its speaker had made before it."""
-    addressed_before: Ints
-    """For each utterance so far, how often its speaker had been addressed before it."""
-    line_count: list[int]
-    """Utterances of each user so far."""
-    addressed_count: list[int]
-    """How often each user was addressed so far."""
-    last_line: dict[int, int] = field(default_factory=dict)
-    """The last utterance of each speaker."""
-    addressed_at: dict[int, dict[int, int]] = field(default_factory=dict)
-    """For each speaker, whom they addressed, and where last."""
+    users: int
+    """More than any user's id."""
+    spoken: Events
+    """Utterances by speaker."""
+    addressed: Events
+    """Utterances by addressee."""
+    addresses: Events
+    """Utterances that address somebody, by speaker."""
+    exchanges: Events
+    """Utterances by speaker and addressee (`pair`)."""
+    mentions: Events
+    """Utterances by every user they mention."""
+    ordinal: Longs
+    """How many utterances the speaker had made before each."""
+    addressed_before: Longs
+    """How often the speaker had been addressed before each."""
+    previous_own: Longs
+    """The speaker's previous utterance, or NOBODY."""
+    last_addressee: Longs
+    """Whom the speaker addressed last before each, or NOBODY."""
+    next_own: Longs
+    """The speaker's next utterance; the log's length if there is none."""
+    recent_until: Longs
+    """Up to which utterance each is among the speaker's last RECENT."""
+    address_count: Longs
+    """(utterances + 1,): how many of the utterances before address somebody."""
+    word_counts: Ints
 
-    @classmethod
-    def before_first_line(cls, log: EncodedLog, similarity: SimilarityBands, lookahead: int) -> "_History":
-        users = 1 + int(max(log.speaker.max(initial=0), log.addressee.max(initial=0)))
-        ordinal, addressed_before = np.zeros(len(log), np.int32), np.zeros(len(log), np.int32)
-        return cls(log, similarity, lookahead, _mentions_of(log), ordinal, addressed_before, [0] * users, [0] * users)
-
-    def start(self, i: int) -> None:
-        """Utterance i is the current one now."""
-        me = int(self.log.speaker[i])
-        self.ordinal[i], self.addressed_before[i] = self.line_count[me], self.addressed_count[me]
-
-    def finish(self, i: int) -> None:
-        """Utterance i is part of the past now."""
-        me, addressee = int(self.log.speaker[i]), int(self.log.addressee[i])
-        self.line_count[me] += 1
-        self.last_line[me] = i
-        if addressee != NOBODY:
-            self.addressed_count[addressee] += 1
-            self.addressed_at.setdefault(me, {})[addressee] = i
+    def pair(self, speaker: Longs | Ints, addressee: Longs | Ints) -> Longs:
+        """The key of an exchange; addressing nobody has a key that no exchange has."""
+        return np.where(addressee == NOBODY, -1, speaker.astype(np.int64) * self.users + addressee)
 
 
-def candidate_links(
-    log: EncodedLog,
-    similarity: SimilarityBands,
-    *,
-    window: int,
-    lookahead: int,
-    indices: Collection[int] | None = None,
-) -> Iterator[CandidateLinks]:
-    """The candidates of every utterance of a log (or only of the given indices), in order.
+def read_history(log: EncodedLog, similarity: SimilarityBands, *, lookahead: int) -> LogHistory:
+    """Index the events of a log."""
+    n, every = len(log), np.arange(len(log))
+    users = 1 + int(max(log.speaker.max(initial=0), log.addressee.max(initial=0)))
+    speaker, addressee = log.speaker.astype(np.int64), log.addressee.astype(np.int64)
+    addressing = np.flatnonzero(addressee != NOBODY)
+    mentions = [(user, i) for i, named in enumerate(log.mentioned) for user in named]
+    mentioned, mentioned_at = zip(*mentions, strict=True) if mentions else ((), ())
+    spoken = Events(speaker, every, length=n)
+    addressed = Events(addressee[addressing], addressing, length=n)
+    addresses = Events(speaker[addressing], addressing, length=n)
+    last_addressing = addresses.last_before(speaker, every)
+    return LogHistory(
+        log=log,
+        similarity=similarity,
+        lookahead=lookahead,
+        users=users,
+        spoken=spoken,
+        addressed=addressed,
+        addresses=addresses,
+        exchanges=Events(speaker[addressing] * users + addressee[addressing], addressing, length=n),
+        mentions=Events(mentioned, mentioned_at, length=n),
+        ordinal=spoken.count_before(speaker, every),
+        addressed_before=addressed.count_before(speaker, every),
+        previous_own=spoken.last_before(speaker, every),
+        last_addressee=np.where(last_addressing == NOBODY, NOBODY, addressee[last_addressing]) if n else every,
+        next_own=next_of_same(speaker),
+        recent_until=next_of_same(speaker, steps=RECENT),
+        address_count=np.concatenate(([0], np.cumsum(addressee != NOBODY))),
+        word_counts=np.array([len(words) for words in log.words], np.int32),
+    )
 
-    The history is built up from the start of the log in either case, so the features of an utterance do not depend on
-    which others were asked for.
+
+def candidate_blocks(
+    history: LogHistory, *, window: int, indices: Collection[int] | None = None
+) -> Iterator[CandidateBlock]:
+    """The candidates of every utterance of a log (or only of the given indices), in order, block by block."""
+    wanted = np.arange(len(history.log)) if indices is None else np.array(sorted(indices), np.int64)
+    for start in range(0, len(wanted), _BLOCK):
+        yield _candidate_block(history, wanted[start : start + _BLOCK], window)
+
+
+def _candidate_block(history: LogHistory, block: Longs, window: int) -> CandidateBlock:
+    plausible, between = _plausible(history, block, window)
+    rows, columns = np.nonzero(plausible)  # row by row, from the nearest back, the utterance itself last
+    i = block[rows]
+    is_self = columns == window
+    j = np.where(is_self, i, i - 1 - columns)
+    named = _NamedColumns(len(rows))
+    _fill_pairs(named, history, i, j)
+    _fill_addresses(named, history, i, j)
+    _fill_lookahead(named, history, i, j)
+    named["people_between"] = between[rows, np.minimum(columns, window - 1)]
+    _fill_similarity(named, history.similarity, block, rows, np.minimum(columns, window - 1))
+    features = named.values
+    own_start, cues_start = len(PAIR_FEATURES), len(PAIR_FEATURES) + len(OWN_FEATURES)
+    their_cues = cues_start + len(CUES)
+    features[own_start:cues_start] = _own_features(history, block, window)[:, rows]
+    features[cues_start:their_cues] = history.log.cues[i].T
+    features[their_cues:] = history.log.cues[j].T
+    features[:own_start, is_self] = 0
+    features[their_cues:, is_self] = 0
+    named["is_self"] = is_self
+    sizes = np.bincount(rows, minlength=len(block)).astype(np.int32)
+    return CandidateBlock(block.astype(np.int32), sizes, j.astype(np.int32), np.ascontiguousarray(features.T))
+
+
+def _plausible(history: LogHistory, block: Longs, window: int) -> tuple[NDArray[np.bool_], Longs]:
+    """(utterances, window + 1): the candidates worth scoring, near ones, recent ones of a related speaker, and similar
+    ones, with the utterance itself last. Also (utterances, window): how many people speak between.
+
+    On #ubuntu this leaves a quarter of the candidates and loses one true link in 2,400.
     """
-    history = _History.before_first_line(log, similarity, lookahead)
-    for i in range(len(log)):
-        history.start(i)
-        if indices is None or i in indices:
-            before = np.arange(i - 1, max(0, i - window) - 1, -1, dtype=np.int32)
-            features = np.zeros((len(before) + 1, len(NAMES)), np.float32)  # the last row is the utterance itself
-            _fill_own(features, i, before, history)
-            if len(before):
-                _fill_pairs(_NamedColumns(features[:-1]), i, before, history)
-                features[:-1, -len(CUES) :] = log.cues[before]
-            features[-1, _COLUMN["is_self"]] = 1
-            plausible = _plausible(features)
-            yield CandidateLinks(i, np.append(before, np.int32(i))[plausible], features[plausible])
-        history.finish(i)
+    i, j = block[:, None], block[:, None] - 1 - np.arange(window)
+    exists = j >= 0
+    j = np.maximum(j, 0)
+    latest = (history.next_own[j] >= i) & exists  # the last of their speakers before the utterance
+    between = np.cumsum(latest, axis=1) - latest
+    plausible = exists & ((i - j <= NEAR) | (history.similarity.cosine[block] > SIMILAR))
+    rows, columns = np.nonzero(exists & ~plausible & (history.recent_until[j] >= i))
+    plausible[rows, columns] = _related(history, block[rows], j[rows, columns])
+    return np.concatenate((plausible, np.ones((len(block), 1), np.bool_)), axis=1), between
 
 
-def _plausible(features: Floats) -> NDArray[np.bool_]:
-    """The candidates worth scoring: near ones, recent ones of a related speaker, and similar ones.
-
-    The utterance itself always passes, because its distance is zero. On #ubuntu this leaves a quarter of the candidates
-    and loses one true link in 2,400.
-    """
-
-    def column(name: str) -> Floats:
-        return features[:, _COLUMN[name]]
-
-    related = column("same_speaker") + column("i_mention_them") + column("they_mention_me") + column("talked_before")
-    near = column("lines_apart") <= NEAR
-    recent = column("their_lines_since") < RECENT
-    return near | ((related > 0) & recent) | (column("cosine") > SIMILAR)
+def _related(history: LogHistory, i: Longs, j: Longs) -> NDArray[np.bool_]:
+    """Whether the speakers are the same, or one named the other here, or addressed the other before."""
+    me, they = history.log.speaker[i], history.log.speaker[j]
+    related: NDArray[np.bool_] = (me == they) | history.mentions.holds(they, i) | history.mentions.holds(me, j)
+    rest = np.flatnonzero(~related)
+    mine = history.exchanges.last_before(history.pair(me[rest], they[rest]), i[rest])
+    theirs = history.exchanges.last_before(history.pair(they[rest], me[rest]), i[rest])
+    related[rest] = (mine != NOBODY) | (theirs != NOBODY)
+    return related
 
 
-def _mentions_of(log: EncodedLog) -> dict[int, Ints]:
-    mentions: dict[int, list[int]] = {}
-    for i, users in enumerate(log.mentioned):
-        for user in users:
-            mentions.setdefault(user, []).append(i)
-    return {user: np.array(indices, np.int32) for user, indices in mentions.items()}
-
-
-def _fill_own(features: Floats, i: int, before: Ints, history: _History) -> None:
-    """Features of the utterance itself, the same for all candidates; trees combine them with those of the pair."""
+def _own_features(history: LogHistory, i: Longs, window: int) -> Floats:
+    """(OWN_FEATURES, utterances): the same for all candidates; trees combine them with those of the pair."""
     log, similarity = history.log, history.similarity
-    me, addressee = int(log.speaker[i]), int(log.addressee[i])
-    my_last, addressee_last = history.last_line.get(me), history.last_line.get(addressee)
-    now, recent = log.minutes[i], before[:RATE_LINES]
-    ahead = range(i + 1, min(len(log), i + 1 + history.lookahead))
-    my_next_lines = [j for j in ahead if log.speaker[j] == me]
-    mentions_of_me = history.mentions_of.get(me, np.zeros(0, np.int32))
-    mentions_of_me = mentions_of_me[: np.searchsorted(mentions_of_me, i)]
-    own = {
-        "my_last_line_ago": i - my_last if my_last is not None else FAR,
-        "my_last_minutes_ago": min(now - log.minutes[my_last], FAR) if my_last is not None else FAR,
-        "my_first_line": my_last is None,
-        "my_lines_since_join": i - log.joined[i] if log.joined[i] != NOBODY else FAR,
+    me, addressee = log.speaker[i], log.addressee[i]
+    minutes, my_last = log.minutes, history.previous_own[i]
+    recent = np.minimum(np.minimum(i, window), RATE_LINES)
+    back = i[:, None] - 1 - np.arange(min(window, RATE_LINES))
+    own: dict[str, NDArray[Any]] = {
+        "my_last_line_ago": _ago(i, my_last),
+        "my_last_minutes_ago": np.where(my_last != NOBODY, np.minimum(minutes[i] - minutes[my_last], FAR), FAR),
+        "my_first_line": my_last == NOBODY,
+        "my_lines_since_join": _ago(i, log.joined[i]),
         "i_address_somebody": addressee != NOBODY,
-        "my_mentions": len(log.mentioned[i]),
-        "my_words": len(log.words[i]),
+        "my_mentions": np.array([len(log.mentioned[k]) for k in i.tolist()]),
+        "my_words": history.word_counts[i],
         "i_am_bot": log.is_bot[i],
-        "max_cosine": similarity.cosine[i].max(initial=0),
-        "max_shared_idf": similarity.shared_idf[i].max(initial=0),
-        "max_embedding": similarity.embedding[i].max(initial=0),
-        "recent_minutes": min(now - log.minutes[recent[-1]], FAR) if len(recent) else FAR,
-        "recent_people": len(set(log.speaker[recent].tolist())),
-        "my_line_count": min(history.line_count[me], MAX_COUNT),
-        "last_mention_of_me_ago": i - mentions_of_me[-1] if len(mentions_of_me) else FAR,
-        "addressee_last_line_ago": i - addressee_last if addressee_last is not None else FAR,
-        "i_address_somebody_in": next((j - i for j in my_next_lines if log.addressee[j] != NOBODY), FAR),
-        "i_am_addressed_in": next((j - i for j in ahead if log.addressee[j] == me), FAR),
-        "i_speak_in": my_next_lines[0] - i if my_next_lines else FAR,
-        "addressee_line_count": min(history.line_count[addressee], MAX_COUNT) if addressee != NOBODY else -1,
-        "minutes_of_silence": min(now - log.minutes[i - 1], FAR) if i else FAR,
+        "max_cosine": similarity.cosine[i].max(axis=1, initial=0),
+        "max_shared_idf": similarity.shared_idf[i].max(axis=1, initial=0),
+        "max_embedding": similarity.embedding[i].max(axis=1, initial=0),
+        "recent_minutes": np.where(recent > 0, np.minimum(minutes[i] - minutes[i - recent], FAR), FAR),
+        "recent_people": ((history.next_own[np.maximum(back, 0)] >= i[:, None]) & (back >= 0)).sum(axis=1),
+        "my_line_count": np.minimum(history.ordinal[i], MAX_COUNT),
+        "last_mention_of_me_ago": _ago(i, history.mentions.last_before(me, i)),
+        "addressee_last_line_ago": _ago(i, history.spoken.last_before(addressee, i)),
+        "i_address_somebody_in": _soon(history, i, history.addresses.next_after(me, i)),
+        "i_am_addressed_in": _soon(history, i, history.addressed.next_after(me, i)),
+        "i_speak_in": _soon(history, i, history.spoken.next_after(me, i)),
+        "addressee_line_count": np.where(
+            addressee != NOBODY, np.minimum(history.spoken.count_before(addressee, i), MAX_COUNT), -1
+        ),
+        "minutes_of_silence": np.where(i > 0, np.minimum(minutes[i] - minutes[i - 1], FAR), FAR),
     }
-    start = len(PAIR_FEATURES)
-    stop = start + len(OWN_FEATURES)
-    features[:, start:stop] = [own[name] for name in OWN_FEATURES]
-    features[:, stop : stop + len(CUES)] = log.cues[i]
+    return np.array([own[name] for name in OWN_FEATURES], np.float32)
 
 
-def _fill_pairs(columns: "_NamedColumns", i: int, before: Ints, history: _History) -> None:
-    """Features of the utterance and each candidate. `before` runs from the nearest back: cumulative sums count between.
+def _ago(i: Longs, earlier: Longs | Ints) -> NDArray[Any]:
+    return np.where(earlier != NOBODY, i - earlier, FAR)
 
-    A cumulative sum minus its own term counts, for each candidate, what lies strictly between it and the utterance.
-    """
+
+def _soon(history: LogHistory, i: Longs, later: Longs) -> NDArray[Any]:
+    """In how many utterances something happens, if within those that the features look ahead to."""
+    return np.where((later != NOBODY) & (later - i <= history.lookahead), later - i, FAR)
+
+
+def _fill_pairs(columns: "_NamedColumns", history: LogHistory, i: Longs, j: Longs) -> None:
+    """Features of the utterance i and the candidate j."""
     log = history.log
-    me = int(log.speaker[i])
-    speaker, addressee = log.speaker[before], log.addressee[before]
-    speakers = speaker.tolist()
-    my_last = history.last_line.get(me, NOBODY)
-    lines_since = np.array([history.line_count[user] for user in speakers]) - 1 - history.ordinal[before]
-    is_their_last = (lines_since == 0).astype(np.float32)
-    columns["lines_apart"] = i - before
-    columns["minutes_apart"] = np.minimum(log.minutes[i] - log.minutes[before], FAR)
-    columns["same_minute"] = log.minutes[i] == log.minutes[before]
-    columns["same_speaker"] = speaker == me
+    me, they, my_last = log.speaker[i], log.speaker[j], history.previous_own[i]
+    columns["lines_apart"] = i - j
+    columns["minutes_apart"] = np.minimum(log.minutes[i] - log.minutes[j], FAR)
+    columns["same_minute"] = log.minutes[i] == log.minutes[j]
+    columns["same_speaker"] = they == me
+    lines_since = history.spoken.count_before(they, i) - 1 - history.ordinal[j]
     columns["their_lines_since"] = np.minimum(lines_since, MAX_COUNT)
-    columns["after_my_last"] = np.clip(before - my_last, -MAX_COUNT, MAX_COUNT) if my_last != NOBODY else 99
-    columns["is_my_last"] = before == my_last
-    columns["my_lines_between"] = np.cumsum(speaker == me) - (speaker == me)
-    columns["people_between"] = np.cumsum(is_their_last) - is_their_last
-    addressed = np.array([history.addressed_count[user] for user in speakers])
-    columns["they_were_addressed_since"] = addressed - history.addressed_before[before]
-    columns["addressed_between"] = np.cumsum(addressee != NOBODY) - (addressee != NOBODY)
-    columns["their_first_line"] = history.ordinal[before] == 0
-    columns["their_lines_since_join"] = np.where(log.joined[before] != NOBODY, before - log.joined[before], FAR)
-    columns["they_are_bot"] = log.is_bot[before]
-    columns["their_words"] = np.array([len(log.words[j]) for j in before.tolist()])
-    _fill_addresses(columns, i, before, history)
-    _fill_similarity(columns, i, len(before), history.similarity)
-    _fill_lookahead(columns, i, speakers, log, history.lookahead)
+    columns["after_my_last"] = np.where(my_last != NOBODY, np.clip(j - my_last, -MAX_COUNT, MAX_COUNT), 99)
+    columns["is_my_last"] = j == my_last
+    columns["my_lines_between"] = history.ordinal[i] - history.spoken.count_before(me, j + 1)
+    columns["they_were_addressed_since"] = history.addressed.count_before(they, i) - history.addressed_before[j]
+    columns["addressed_between"] = history.address_count[i] - history.address_count[np.minimum(j + 1, i)]
+    columns["their_first_line"] = history.ordinal[j] == 0
+    columns["their_lines_since_join"] = _ago(j, log.joined[j])
+    columns["they_are_bot"] = log.is_bot[j]
+    columns["their_words"] = history.word_counts[j]
 
 
-def _fill_addresses(columns: "_NamedColumns", i: int, before: Ints, history: _History) -> None:
+def _fill_addresses(columns: "_NamedColumns", history: LogHistory, i: Longs, j: Longs) -> None:
     """Who addresses or mentions whom, in the two utterances and before them."""
     log = history.log
-    me, my_addressee, mentioned = int(log.speaker[i]), int(log.addressee[i]), log.mentioned[i]
-    speaker, addressee = log.speaker[before], log.addressee[before]
-    speakers = speaker.tolist()
-    mentions_me = _is_in(before, history.mentions_of.get(me))
-    i_addressed = history.addressed_at.get(me, {})
-    my_latest = max(i_addressed.values(), default=NOBODY)
-    they_addressed_me = np.array([history.addressed_at.get(user, {}).get(me, NOBODY) for user in speakers])
-    columns["i_address_them"] = speaker == my_addressee
-    columns["i_mention_them"] = np.array([user in mentioned for user in speakers])
+    me, they, my_addressee, addressee = log.speaker[i], log.speaker[j], log.addressee[i], log.addressee[j]
+    i_addressed_them = history.exchanges.last_before(history.pair(me, they), i)
+    they_addressed_me = history.exchanges.last_before(history.pair(they, me), i)
+    columns["i_address_them"] = they == my_addressee
+    columns["i_mention_them"] = history.mentions.holds(they, i)
     columns["they_address_me"] = addressee == me
-    columns["they_mention_me"] = mentions_me
+    columns["they_mention_me"] = history.mentions.holds(me, j)
     columns["same_addressee"] = (addressee == my_addressee) & (my_addressee != NOBODY)
-    mentions_of_addressee = history.mentions_of.get(my_addressee) if my_addressee != NOBODY else None
-    columns["mentions_my_addressee"] = _is_in(before, mentions_of_addressee)
-    columns["they_address_other"] = (addressee != NOBODY) & (addressee != me) & (speaker != me)
-    columns["last_addressed_by_me"] = np.array(
-        [i_addressed.get(user, NOBODY) == my_latest != NOBODY for user in speakers]
-    )
-    # The first hit from the nearest back: where the cumulative sum is one and the term itself counts.
-    columns["last_to_address_me"] = (np.cumsum(addressee == me) == 1) & (addressee == me)
-    columns["is_last_mention_of_me"] = (np.cumsum(mentions_me) == 1) & mentions_me
-    columns["i_last_addressed_them_ago"] = np.array(
-        [i - i_addressed[user] if user in i_addressed else FAR for user in speakers]
-    )
-    columns["they_last_addressed_me_ago"] = np.where(they_addressed_me != NOBODY, i - they_addressed_me, FAR)
-    i_ever_addressed = np.array([user in i_addressed for user in speakers]).astype(np.float32)
-    columns["talked_before"] = i_ever_addressed + (they_addressed_me != NOBODY)
+    columns["mentions_my_addressee"] = history.mentions.holds(my_addressee, j)
+    columns["they_address_other"] = (addressee != NOBODY) & (addressee != me) & (they != me)
+    columns["last_addressed_by_me"] = they == history.last_addressee[i]
+    columns["last_to_address_me"] = j == history.addressed.last_before(me, i)
+    columns["is_last_mention_of_me"] = j == history.mentions.last_before(me, i)
+    columns["i_last_addressed_them_ago"] = _ago(i, i_addressed_them)
+    columns["they_last_addressed_me_ago"] = _ago(i, they_addressed_me)
+    columns["talked_before"] = (i_addressed_them != NOBODY).astype(np.float32) + (they_addressed_me != NOBODY)
 
 
-def _fill_similarity(columns: "_NamedColumns", i: int, n: int, similarity: SimilarityBands) -> None:
+def _fill_similarity(
+    columns: "_NamedColumns", similarity: SimilarityBands, block: Longs, rows: Longs, at: Longs
+) -> None:
     """How similar the two utterances are, in absolute terms and relative to the other candidates."""
-    cosine, shared_idf = similarity.cosine[i, :n], similarity.shared_idf[i, :n]
-    embedding = similarity.embedding[i, :n]
-    columns["cosine"], columns["shared_idf"], columns["embedding"] = cosine, shared_idf, embedding
-    columns["cosine_rank"] = ranks(cosine)
-    columns["shared_idf_is_max"] = shared_idf >= max(shared_idf.max(), 1e-6)
-    columns["embedding_is_max"] = embedding >= max(embedding.max(), 1e-6)
+    cosine, shared_idf = similarity.cosine[block], similarity.shared_idf[block]
+    embedding = similarity.embedding[block]
+    missing = np.arange(cosine.shape[1]) >= block[:, None]  # before the start of the log
+    columns["cosine"], columns["shared_idf"] = cosine[rows, at], shared_idf[rows, at]
+    columns["embedding"] = embedding[rows, at]
+    columns["cosine_rank"] = ranks(np.where(missing, -np.inf, cosine))[rows, at]
+    for name, values in (("shared_idf_is_max", shared_idf), ("embedding_is_max", embedding)):
+        highest = np.where(missing, -np.inf, values).max(axis=1, keepdims=True)
+        columns[name] = (values >= np.maximum(highest, np.float32(1e-6)))[rows, at]
 
 
-def _fill_lookahead(columns: "_NamedColumns", i: int, speakers: list[int], log: EncodedLog, lookahead: int) -> None:
+def _fill_lookahead(columns: "_NamedColumns", history: LogHistory, i: Longs, j: Longs) -> None:
     """In how many lines the candidates' speakers speak, and who addresses whom, after the utterance."""
-    me = int(log.speaker[i])
-    they_address_me: dict[int, int] = {}
-    i_address_them: dict[int, int] = {}
-    they_speak: dict[int, int] = {}
-    others_address_them: dict[int, int] = {}
-    # From the farthest to the nearest, so that the nearest wins.
-    for j in range(min(len(log) - 1, i + lookahead), i, -1):
-        speaker, addressee = int(log.speaker[j]), int(log.addressee[j])
-        they_speak[speaker] = j - i
-        if addressee == me:
-            they_address_me[speaker] = j - i
-        if speaker == me:
-            i_address_them[addressee] = j - i
-        elif addressee != NOBODY:
-            others_address_them[addressee] = j - i
-    columns["they_address_me_in"] = np.array([they_address_me.get(user, FAR) for user in speakers])
-    columns["i_address_them_in"] = np.array([i_address_them.get(user, FAR) for user in speakers])
-    columns["they_speak_in"] = np.array([they_speak.get(user, FAR) for user in speakers])
-    columns["others_address_them_in"] = np.array([others_address_them.get(user, FAR) for user in speakers])
+    me, they = history.log.speaker[i], history.log.speaker[j]
+    columns["they_address_me_in"] = _soon(history, i, history.exchanges.next_after(history.pair(they, me), i))
+    columns["i_address_them_in"] = _soon(history, i, history.exchanges.next_after(history.pair(me, they), i))
+    columns["they_speak_in"] = _soon(history, i, history.spoken.next_after(they, i))
+    by_another = history.addressed.next_after(they, i)
+    mine = np.flatnonzero(_is_mine(history, i, me, by_another))
+    while len(mine):  # I address them myself: look further
+        by_another[mine] = history.addressed.next_after(they[mine], by_another[mine])
+        mine = mine[_is_mine(history, i[mine], me[mine], by_another[mine])]
+    columns["others_address_them_in"] = _soon(history, i, by_another)
 
 
-def ranks(values: Floats) -> NDArray[np.int64]:
-    """The rank of each value, 0 for the largest; ties keep their order.
+def _is_mine(history: LogHistory, i: Longs, me: Ints, later: Longs) -> NDArray[np.bool_]:
+    """Whether a later utterance is the speaker's own, among those that are looked ahead to."""
+    is_mine: NDArray[np.bool_] = (
+        (later != NOBODY) & (later - i <= history.lookahead) & (history.log.speaker[later] == me)
+    )
+    return is_mine
+
+
+def ranks(values: Floats) -> Longs:
+    """The rank of each value in its row, 0 for the largest; ties keep their order.
 
     >>> ranks(np.array([0.5, 2.0, 0.5], np.float32)).tolist()
     [1, 0, 2]
     """
-    return np.argsort(np.argsort(-values, kind="stable"), kind="stable")
-
-
-def _is_in(indices: Ints, subset: Ints | None) -> NDArray[np.bool_]:
-    if subset is None:
-        return np.zeros(len(indices), np.bool_)
-    return np.isin(indices, subset, assume_unique=True)
+    order = np.argsort(-values, axis=-1, kind="stable")
+    positions = np.broadcast_to(np.arange(values.shape[-1]), values.shape)
+    result = np.empty(values.shape, np.int64)
+    np.put_along_axis(result, order, positions, axis=-1)
+    return result
 
 
 class _NamedColumns:
-    """Assigns to the columns of a feature matrix by name."""
+    """Assigns to features by name; they are kept as (NAMES, rows), so that each is written in one piece."""
 
-    def __init__(self, features: Floats) -> None:
-        self._features = features
+    def __init__(self, rows: int) -> None:
+        self.values = np.zeros((len(NAMES), rows), np.float32)
 
-    def __setitem__(self, name: str, values: NDArray[Any] | float) -> None:
-        self._features[:, _COLUMN[name]] = values
+    def __setitem__(self, name: str, values: NDArray[Any]) -> None:
+        self.values[_COLUMN[name]] = values

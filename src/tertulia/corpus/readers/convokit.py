@@ -8,7 +8,7 @@ are written into a conversation's meta under `tertulia` and read from there.
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from tertulia.core.codec import dialogue_from_json, dialogue_to_json, dump_line, loads
@@ -141,6 +141,7 @@ def write_folder(dialogues: Iterable[Dialogue], folder: Path) -> int:
     conversations: dict[str, Json] = {}
     speakers: dict[str, Json] = {}
     used_ids: set[str] = set()
+    index: dict[str, Json] = {key: {} for key in _INDEX}
     with create_text(folder / "utterances.jsonl") as out:
         for dialogue in dialogues:
             if dialogue.id in conversations:
@@ -151,13 +152,25 @@ def write_folder(dialogues: Iterable[Dialogue], folder: Path) -> int:
             conversations[dialogue.id] = {"meta": meta | ({OWN_KEY: own} if own else {}), "vectors": []}
             for speaker in dialogue.speakers:
                 speakers.setdefault(speaker, {"meta": speaker_meta.get(speaker) or {}, "vectors": []})
+                _add_types(index["speakers-index"], speakers[speaker]["meta"])
+            _add_types(index["conversations-index"], conversations[dialogue.id]["meta"])
             for utterance in _utterances(dialogue, used_ids):
+                _add_types(index["utterances-index"], utterance["meta"])
                 out.write(dump_line(utterance) + "\n")
-    index: dict[str, Json] = {key: {} for key in _INDEX} | {"version": 1, "vectors": []}
+    index |= {"version": 1, "vectors": []}
     parts = {"conversations": conversations, "speakers": speakers, "corpus": {}, "index": index}
     for name, value in parts.items():
         (folder / f"{name}.json").write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
     return len(conversations)
+
+
+def _add_types(index: dict[str, list[str]], meta: Mapping[str, Json]) -> None:
+    """Note the type of each field: what is not in the index, ConvoKit drops when it saves the corpus again."""
+    for name, value in meta.items():
+        types = index.setdefault(name, [])
+        read_back = loads(dump_line({"": value}))[""]  # a tuple, for example, is read as a list
+        if value is not None and (label := str(type(read_back))) not in types:
+            types.append(label)
 
 
 def _utterances(dialogue: Dialogue, used_ids: set[str]) -> Iterator[dict[str, Json]]:

@@ -8,8 +8,9 @@ length beside it with acts, emotions and topics as numbers; a line whose numbers
 from collections.abc import Callable
 from pathlib import Path
 
-from tertulia.artefacts.files import open_text
+from tertulia.artefacts.files import UNREADABLE, open_text
 from tertulia.core.dialogue import Dialogue, Json, Turn
+from tertulia.core.errors import DataError
 from tertulia.corpus.readers.base import (
     Reader,
     TextReader,
@@ -147,7 +148,7 @@ def _read_numbers(path: Path) -> dict[int, list[int]]:
     try:
         with open_text(file) as lines:
             return {number: [int(part) for part in line.split()] for number, line in enumerate(lines, 1)}
-    except (OSError, EOFError, ValueError) as error:
+    except (*UNREADABLE, DataError, ValueError) as error:
         raise unreadable_companion(file, error) from None
 
 

@@ -42,7 +42,7 @@ def read_companion(path: Path) -> dict[str, Json]:
         with open_text(path) as text:
             value = json.load(text)
             json.dumps(value, ensure_ascii=False).encode("utf-8")
-    except (*UNREADABLE, ValueError, RecursionError) as error:
+    except (*UNREADABLE, DataError, ValueError, RecursionError) as error:
         raise unreadable_companion(path, error) from None
     if not isinstance(value, dict):
         raise unreadable_companion(path, f"expected one JSON object, got {type(value).__name__}")

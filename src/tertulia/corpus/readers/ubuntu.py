@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
 
-from tertulia.artefacts.files import open_text
+from tertulia.artefacts.files import UNREADABLE, open_text
 from tertulia.core.dialogue import Dialogue, Turn
-from tertulia.core.errors import UsageError
+from tertulia.core.errors import DataError, UsageError
 from tertulia.corpus.readers.base import (
     INVALID_UTF8,
     TextReader,
@@ -156,7 +156,7 @@ def _is_dialogue(file: Path) -> bool:
     try:
         with open_text(file) as text:
             return bool(_TSV_HEAD.match(text.read(1 << 12)))
-    except (OSError, EOFError):
+    except (*UNREADABLE, DataError):
         return False
 
 

@@ -23,7 +23,6 @@ from tertulia.core.errors import DataError
 from tertulia.core.progress import Progress, Silent
 from tertulia.corpus.chatlogs.boosted_trees import BoostedTrees, LabelledCandidates, fit_trees
 from tertulia.corpus.chatlogs.checkpoint import save_disentangler
-from tertulia.corpus.chatlogs.cluster_features import cluster_predictions
 from tertulia.corpus.chatlogs.disentangler import (
     FIRST_FEATURES,
     SECOND_FEATURES,
@@ -38,7 +37,7 @@ from tertulia.corpus.chatlogs.disentangler import (
 from tertulia.corpus.chatlogs.encoded_log import EncodedLog, encode_log
 from tertulia.corpus.chatlogs.evaluation import Disentanglement, evaluate_links
 from tertulia.corpus.chatlogs.gold import GoldLog, read_gold
-from tertulia.corpus.chatlogs.pair_features import candidate_links
+from tertulia.corpus.chatlogs.pair_features import candidate_blocks
 from tertulia.corpus.chatlogs.similarity import IdfTable, count_idf, similarity_bands
 from tertulia.corpus.load import SAMPLE
 from tertulia.train.recipe import Recipe, RecipeConfig
@@ -207,29 +206,35 @@ def _train_first(
         if members[fold] is None:
             progress.step(f"Training the first pass, {fold + 1} of {config.folds}")
             data = _concatenate([row for k, rows in enumerate(rows_by_log) if k % config.folds != fold for row in rows])
-            text = _fit(data, FIRST_FEATURES, config, trees=config.trees, seed=config.seed + fold)
+            text = _fit(data, FIRST_FEATURES, config, trees=config.trees, seed=config.seed + fold, probe=True)
             saved.write(f"first.{fold}", text)
             members[fold] = text
     return tuple(BoostedTrees(text) for text in members if text)
 
 
-_LabelledRows = tuple[NDArray[np.float32], NDArray[np.bool_]]
-"""Features (candidates, features) and labels (candidates,) of one utterance."""
-
-
-def _first_rows(log: _TrainingLog, config: DisentanglerConfig) -> Iterator[_LabelledRows]:
+def _first_rows(log: _TrainingLog, config: DisentanglerConfig) -> Iterator[LabelledCandidates]:
     """The candidates of each annotated utterance that has a gold link among them."""
-    all_links = candidate_links(
-        log.prepared.log,
-        log.prepared.similarity,
-        window=config.window,
-        lookahead=config.lookahead,
-        indices=log.gold,
-    )
-    for links in all_links:
-        labels = np.isin(links.candidates, log.gold[links.index])
-        if labels.any():
-            yield links.features, labels
+    for block in candidate_blocks(log.prepared.history(config), window=config.window, indices=log.gold):
+        if rows := _labelled(block.indices, block.sizes, block.candidates, block.features, log.gold):
+            yield rows
+
+
+def _labelled(
+    indices: NDArray[np.int32],
+    sizes: NDArray[np.int32],
+    candidates: NDArray[np.int32],
+    features: NDArray[np.float32],
+    gold: Mapping[int, NDArray[np.int32]],
+) -> LabelledCandidates | None:
+    """The rows of the annotated utterances that have a gold link among their candidates, if there are any."""
+    none = np.zeros(0, np.int32)
+    parts = np.split(candidates, np.cumsum(sizes)[:-1])
+    labels = [np.isin(own, gold.get(index, none)) for index, own in zip(indices.tolist(), parts, strict=True)]
+    chosen = np.array([own.any() for own in labels], np.bool_)
+    if not chosen.any():
+        return None
+    rows = np.repeat(chosen, sizes)
+    return LabelledCandidates(features[rows], sizes[chosen], np.concatenate(labels)[rows])
 
 
 def _train_second(
@@ -242,7 +247,7 @@ def _train_second(
     members = [saved.read(f"second.{number}") for number in range(config.second_members)]
     if not all(members):
         progress.step("Predicting clusters", total=len(logs))
-        rows: list[_LabelledRows] = []
+        rows: list[LabelledCandidates] = []
         for number, log in enumerate(logs):
             # The member that was not trained on this log (see `_train_first`).
             rows.extend(_second_rows(log, (first[number % config.folds],), config))
@@ -260,29 +265,39 @@ def _train_second(
 
 def _second_rows(
     log: _TrainingLog, trees: Sequence[BoostedTrees], config: DisentanglerConfig
-) -> Iterator[_LabelledRows]:
-    predictions = list(first_pass(log.prepared, config, trees, log.indices))
-    predicted = cluster_predictions(predictions, log.prepared.log)
-    for prediction in predictions:
-        if prediction.index in log.gold:
-            labels = np.isin(prediction.candidates[prediction.top], log.gold[prediction.index])
-            if labels.any():
-                yield second_pass_features(prediction, predicted, log.prepared, config), labels
+) -> Iterator[LabelledCandidates]:
+    history = log.prepared.history(config)
+    predictions = first_pass(history, config, trees, log.indices)
+    for block, features in second_pass_features(predictions, history, config):
+        candidates = block.candidates[block.top]
+        if rows := _labelled(block.indices, block.top_sizes, candidates, features, log.gold):
+            yield rows
 
 
-def _concatenate(rows: Sequence[_LabelledRows]) -> LabelledCandidates:
+def _concatenate(rows: Sequence[LabelledCandidates]) -> LabelledCandidates:
     if not rows:
         raise DataError("There are no annotated lines to train on.", hint="Annotations link lines by their numbers.")
-    features, labels = zip(*rows, strict=True)
-    sizes = np.array([len(own) for own in labels], np.int32)
-    return LabelledCandidates(np.concatenate(features), sizes, np.concatenate(labels))
+    return LabelledCandidates(
+        np.concatenate([own.features for own in rows]),
+        np.concatenate([own.sizes for own in rows]),
+        np.concatenate([own.labels for own in rows]),
+    )
 
 
-def _fit(data: LabelledCandidates, names: Sequence[str], config: DisentanglerConfig, *, trees: int, seed: int) -> str:
+def _fit(
+    data: LabelledCandidates,
+    names: Sequence[str],
+    config: DisentanglerConfig,
+    *,
+    trees: int,
+    seed: int,
+    probe: bool = False,
+) -> str:
     return fit_trees(
         data,
         names=names,
         trees=trees,
+        probe=probe,
         leaves=config.leaves,
         learning_rate=config.learning_rate,
         min_rows=config.min_rows,
