@@ -9,13 +9,13 @@ encoded.
 """
 
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import sentencepiece
 
+from tertulia.artefacts.folders import Folder
 from tertulia.corpus.mining.columns import Flags, Ints, StringArray, Texts, are_blanks, blocks, runs_in_rows, texts_of
 from tertulia.corpus.mining.hashing import Hashes, hash_words
 
@@ -100,9 +100,10 @@ class LengthFilter:
 
 
 @lru_cache(maxsize=1)
-def load_length_filter(path: str) -> LengthFilter:
-    """The filter for a model file: loaded once per process, so that its cache survives from task to task."""
-    return LengthFilter(Path(path).read_bytes())
+def load_length_filter(folder: Folder, name: str, _digest: str) -> LengthFilter:
+    """The filter for a model file with this digest: loaded once per process, so that its cache survives from task to
+    task."""
+    return LengthFilter(folder.read(name))
 
 
 def _decide(least: Ints, most: Ints, plain: Flags, low: int, high: int) -> tuple[Flags, Flags]:

@@ -19,6 +19,9 @@ _SURROGATES = re.compile(rb"\\u[dD](?:[89abAB]..(?:\\u[dD][c-fC-F]..)?|[c-fC-F].
 
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+MAX_LINE = 1 << 20
+"""Bytes of the longest line, and of the longest text: the memory for one message is bounded by this."""
+TOO_LONG = f"it is longer than {MAX_LINE:,} bytes"
 
 
 class Damage(NamedTuple):
@@ -39,6 +42,8 @@ class ParsedBlock(NamedTuple):
 
 def parse_lines(block: bytes, schema: Schema, cleaning: Cleaning) -> ParsedBlock:
     """The messages of a block of complete lines, and what is wrong with the other lines."""
+    if _may_have_long_line(block):
+        return _parse_line_by_line(block, schema, cleaning)
     try:
         frame = columns(schema, pl.read_ndjson(block, schema=schema.polars), cleaning)
     except pl.exceptions.PolarsError:
@@ -47,6 +52,14 @@ def parse_lines(block: bytes, schema: Schema, cleaning: Cleaning) -> ParsedBlock
     if complete and not (_has_zeros(frame) and _has_lone_surrogate(block)):
         return ParsedBlock(frame, [])
     return _parse_line_by_line(block, schema, cleaning)
+
+
+def _may_have_long_line(block: bytes) -> bool:
+    """Whether half the longest line fits between two line breaks somewhere."""
+    half = MAX_LINE // 2
+    return len(block) > MAX_LINE and any(
+        block.find(b"\n", start, start + half) < 0 for start in range(0, len(block) - half, half)
+    )
 
 
 def _has_zeros(frame: pl.DataFrame) -> bool:
@@ -72,6 +85,8 @@ def _parse_line_by_line(block: bytes, schema: Schema, cleaning: Cleaning) -> Par
 
 def _readable(line: bytes, schema: Schema) -> bytes:
     """The line in a form that Polars can read; raises ValueError if it is damaged."""
+    if len(line) > MAX_LINE:
+        raise ValueError(TOO_LONG)
     record = _record(line, schema)
     if schema.has_marks and not isinstance(record.get("meta"), dict | None):
         return orjson.dumps(schema.select(record))  # drops a `meta` that is not an object and so marks nothing

@@ -5,9 +5,10 @@ once its funnel, which is written last, is there.
 """
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
-from tertulia.artefacts.files import read_json, write_json
+import orjson
+
+from tertulia.artefacts.folders import Folder, read_json_from
 from tertulia.artefacts.manifest import MANIFEST
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import UsageError
@@ -16,20 +17,18 @@ FORMAT = 3
 """Raised whenever mining would produce different bytes from the same input and rules."""
 
 
-def check_manifest(folder: Path, manifest: Mapping[str, Json]) -> bool:
+def check_manifest(folder: Folder, manifest: Mapping[str, Json]) -> bool:
     """Whether an earlier run started the folder with this manifest; writes it if there is none, rejects another."""
-    path = folder / MANIFEST
-    if not path.is_file():
-        write_json(path, manifest, durable=True)
-        return False
-    before = read_json(path)
-    if before != manifest:
+    content = orjson.dumps(manifest, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    is_new = folder.create(MANIFEST, content)
+    before = read_json_from(folder, MANIFEST)  # in a store, another run may have been faster
+    if before != orjson.loads(content):
         differences = "; ".join(_differences(before, manifest))
         raise UsageError(
-            f"{folder} was mined with different inputs or settings: {differences}.",
+            f"{folder.location()} was mined with different inputs or settings: {differences}.",
             hint="Choose another folder with --out, or start over in this one with --fresh.",
         )
-    return True
+    return not is_new
 
 
 def _differences(before: Json, now: Json, where: str = "") -> Iterator[str]:

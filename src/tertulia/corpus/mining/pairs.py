@@ -59,23 +59,26 @@ def whole_rows(filtered: FilteredMessages, paths: Paths) -> pa.Table:
 
 
 def write_rows(path: Path, tables: Iterable[pa.Table], schema: pa.Schema) -> int:
-    """Write one shard, each table a row group. Every setting that affects the bytes is explicit here."""
+    """Write one shard, which appears when it is complete."""
+    with atomic_write(path, durable=True) as file:
+        return write_rows_to(file, tables, schema)
+
+
+def write_rows_to(file: Path, tables: Iterable[pa.Table], schema: pa.Schema) -> int:
+    """Write each table as a row group. Every setting that affects the bytes is explicit here."""
     rows = 0
-    with (
-        atomic_write(path, durable=True) as file,
-        pq.ParquetWriter(
-            file,
-            schema,
-            version="2.6",
-            data_page_version="1.0",
-            compression="zstd",
-            compression_level=1,
-            use_dictionary=[f"{f.name}.list.element" if f.type == _LIST else f.name for f in schema if f.type != _TEXT],
-            dictionary_pagesize_limit=1 << 30,
-            write_statistics=False,
-            store_schema=False,  # with it, lists would read back as dictionaries
-        ) as out,
-    ):
+    with pq.ParquetWriter(
+        file,
+        schema,
+        version="2.6",
+        data_page_version="1.0",
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=[f"{f.name}.list.element" if f.type == _LIST else f.name for f in schema if f.type != _TEXT],
+        dictionary_pagesize_limit=1 << 30,
+        write_statistics=False,
+        store_schema=False,  # with it, lists would read back as dictionaries
+    ) as out:
         for table in tables:
             if table.num_rows:
                 out.write_table(table, row_group_size=table.num_rows)
