@@ -4,6 +4,7 @@ fsspec and the package of a store (s3fs, gcsfs, ...) are optional and imported w
 and endpoints come from where these packages look for them, such as AWS_ACCESS_KEY_ID and AWS_ENDPOINT_URL.
 """
 
+import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ from tertulia.core.errors import DataError, MissingExtra, TertuliaError, UsageEr
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")
 _READ_AHEAD = 8 << 20
 """Bytes requested at a time from a file that is read from its start."""
+_BUFFER = 1 << 20
+"""Bytes taken from what was read ahead at a time."""
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "hf": "huggingface_hub"}
 _PACKAGES |= {"http": "aiohttp", "https": "aiohttp"}
 _VERSIONS = ("ETag", "etag", "blob_id", "sha", "md5Hash", "crc32c", "mtime", "LastModified", "last_modified")
@@ -73,8 +76,43 @@ def open_url(url: str) -> IO[bytes]:
     """Open a file for reading; it can be sought, and is read ahead."""
     fs, path = filesystem(url)
     with store_errors(url):
-        file: IO[bytes] = fs.open(path, "rb", block_size=_READ_AHEAD, cache_type="readahead")
-    return file
+        file = fs.open(path, "rb", block_size=_READ_AHEAD, cache_type="readahead")
+    return io.BufferedReader(_StoreFile(url, file), _BUFFER)
+
+
+class _StoreFile(io.RawIOBase):
+    """A file of fsspec whose errors are ours."""
+
+    def __init__(self, url: str, file: Any) -> None:
+        self._url, self._file = url, file
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """Where the server allows to ask for ranges, which all stores do."""
+        return bool(self._file.seekable())
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Move to another place."""
+        return int(self._file.seek(offset, whence))
+
+    def tell(self) -> int:
+        """The place."""
+        return int(self._file.tell())
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill a buffer."""
+        with store_errors(self._url):
+            content = self._file.read(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+    def close(self) -> None:
+        """Close the file, too."""
+        self._file.close()
+        super().close()
 
 
 def version_of(information: dict[str, Any]) -> str:

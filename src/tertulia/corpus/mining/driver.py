@@ -30,6 +30,7 @@ from tertulia.corpus.mining.extract import (
     finished_extract,
     marker_name,
 )
+from tertulia.corpus.mining.manifest import check_unchanged, manifest_digest
 from tertulia.corpus.mining.merge import MergeJob, MergeResult, MergeTask, finished_merge, merge
 from tertulia.corpus.mining.plan import Plan
 from tertulia.corpus.mining.reading import lines_before
@@ -223,7 +224,17 @@ def _extract(
 ) -> tuple[Funnel, int]:
     digests = (_digest(job.out, SUBWORDS), _digest(job.work, REPEATED))
     shared = ExtractJob(
-        job.work, job.out, job.plan, indices, job.rules, digests, job.unsafe_phrases, job.unsafe, job.safety, job.whole
+        job.work,
+        job.out,
+        job.plan,
+        indices,
+        job.rules,
+        digests,
+        manifest_digest(job.out),
+        job.unsafe_phrases,
+        job.unsafe,
+        job.safety,
+        job.whole,
     )
     for kind in shared.kinds:
         job.out.subfolder(kind).make()
@@ -248,6 +259,7 @@ def _extract(
 
     for result in engine.map(partial(extract_pairs, shared), remaining()):
         add(result)
+    check_unchanged(job.out, shared.manifest)
     return funnel, whole
 
 

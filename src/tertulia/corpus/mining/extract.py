@@ -14,6 +14,7 @@ from tertulia.corpus.mining.filters import COLUMNS, FilteredMessages, FilterSett
 from tertulia.corpus.mining.forest import full_paths, leaves, paths_to
 from tertulia.corpus.mining.hashing import Hashes
 from tertulia.corpus.mining.lengths import load_length_filter
+from tertulia.corpus.mining.manifest import check_unchanged
 from tertulia.corpus.mining.pairs import PAIR_SCHEMA, PAIRS, WHOLE, WHOLE_SCHEMA, pair_rows, whole_rows, write_rows_to
 from tertulia.corpus.mining.plan import Plan
 from tertulia.corpus.mining.segments import SegmentIndex, read_segments
@@ -41,6 +42,8 @@ class ExtractJob:
     rules: MiningRules
     digests: tuple[str, str]
     """Of the subword model and of the repeated texts: a worker that has read them need not read them again."""
+    manifest: str
+    """Digest of the manifest."""
     unsafe_phrases: tuple[str, ...] = ()
     unsafe: UnsafeMode = "auto"
     safety: SafetyConfig = field(default_factory=SafetyConfig)
@@ -74,6 +77,7 @@ class ExtractResult:
 def extract_pairs(job: ExtractJob, number: int) -> ExtractResult:
     """Process one bucket. The shards are written first, then the marker."""
     batches = list(_batches(read_segments(job.work, job.segments(number), COLUMNS)))
+    check_unchanged(job.out, job.manifest)
     result = ExtractResult(number, Funnel())
     filtered = _filter_batches(job, batches, result.funnel)
     with job.out.subfolder(PAIRS).write(shard_name(number), durable=True) as file:

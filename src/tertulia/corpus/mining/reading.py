@@ -49,6 +49,11 @@ def read_chunk(chunk: Chunk, *, size: int, fields: Mapping[str, str], cleaning: 
     except DAMAGED as error:
         nothing = parse_lines(b"", schema, cleaning).frame
         yield Block(ParsedBlock(nothing, [Damage(1, f"the file cannot be read to its end: {error}")]), 0, 0)
+    except FileNotFoundError:
+        raise DataError(
+            f"{chunk.source.path} is gone, or not on this machine.",
+            hint="All machines of a cluster need the input: on a disk that they share, or by a URL (s3://...).",
+        ) from None
     except OSError as error:
         raise DataError(f"Cannot read {chunk.source.path} to its end: {error}.") from None
 
