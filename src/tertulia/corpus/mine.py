@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, field_validator
 
 from tertulia import __version__, sample
 from tertulia.artefacts.files import exclusive_lock, read_json, remove_unfinished, sha256_of
@@ -38,7 +38,7 @@ from tertulia.corpus.mining.extract import SUBWORDS
 from tertulia.corpus.mining.manifest import FORMAT, check_manifest
 from tertulia.corpus.mining.pairs import FUNNEL, PAIRS, WHOLE, read_pairs
 from tertulia.corpus.mining.plan import MEMORY, make_plan
-from tertulia.corpus.mining.schemas import Cleaning, get_schema
+from tertulia.corpus.mining.schemas import FIELDS, Cleaning, get_schema
 from tertulia.corpus.mining.sources import find_sources
 from tertulia.corpus.rules import MiningRules, UnsafeMode
 from tertulia.corpus.shards import write_parquet
@@ -77,7 +77,9 @@ class MineConfig(MiningRules):
     of the logs (ubuntu, irssi, weechat, energymech or generic)."""
     fields: Annotated[dict[str, str], Cli("--field")] = Field(default_factory=dict)
     """Name of a field in the records, e.g. text=body; repeat the option for more. Messages have id, parent, thread,
-    author and text."""
+    author, text and time."""
+    keep: tuple[str, ...] = ()
+    """Further fields of a reply to keep with its pair, e.g. score,subreddit; from its record or the record's meta."""
     vocabulary: int = Field(8000, ge=300)
     """Maximum number of subwords to learn; a small corpus yields fewer."""
     subwords: Path | None = None
@@ -126,6 +128,22 @@ class MineConfig(MiningRules):
     files."""
     block_bytes: int = Field(16 << 20, ge=1)
     """Bytes of input parsed at a time; each worker needs about twelve times as much memory."""
+
+    @field_validator("keep", mode="before")
+    @classmethod
+    def _split_names(cls, names: object) -> object:
+        """Several names may be given at once, separated by commas."""
+        if not isinstance(names, tuple | list):
+            return names
+        return tuple(dict.fromkeys(n.strip() for name in names for n in str(name).split(",") if n.strip()))
+
+    @field_validator("keep")
+    @classmethod
+    def _check_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if name in (*FIELDS, "meta"):
+                raise ValueError(f"{name} is kept in any case" if name != "meta" else "name the fields of meta")
+        return names
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +275,7 @@ def _job(config: MineConfig, out: Folder) -> MiningJob:
         ),
         block_bytes=config.block_bytes,
         fields=config.fields,
+        keep=config.keep,
         cleaning=Cleaning(config.edits, config.links),
         subwords=config.subwords,
         vocabulary=config.vocabulary,
@@ -302,6 +321,7 @@ def _manifest(job: MiningJob) -> dict[str, Json]:
         "lexicon": hashlib.sha256(phrases).hexdigest() if job.unsafe_phrases else None,
         "cleaning": asdict(job.cleaning),
         "fields": dict(job.fields),
+        "keep": list(job.keep),
         "whole": job.whole,
         "buckets": job.plan.buckets,
         "block bytes": job.block_bytes,

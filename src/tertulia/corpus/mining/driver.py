@@ -65,6 +65,7 @@ class MiningJob:
     plan: Plan
     block_bytes: int
     fields: Mapping[str, str] = field(default_factory=dict)
+    keep: tuple[str, ...] = ()
     cleaning: Cleaning = field(default_factory=Cleaning)
     subwords: Path | None = None
     vocabulary: int = 8000
@@ -112,7 +113,9 @@ def run_stages(job: MiningJob, engine: Engine, progress: Progress, *, strict: bo
 
 def _scatter(job: MiningJob, engine: Engine, progress: Progress, strict: bool) -> tuple[list[ScatterResult], Problems]:
     sample_rate = 0.0 if job.subwords or not job.estimated_bytes else job.sample / job.estimated_bytes
-    shared = ScatterJob(job.work, job.plan, job.block_bytes, dict(job.fields), job.cleaning, sample_rate, job.seed)
+    shared = ScatterJob(
+        job.work, job.plan, job.block_bytes, dict(job.fields), job.cleaning, sample_rate, job.seed, job.keep
+    )
     chunks = (chunk for source in job.sources for chunk in chunks_of(source, size=job.plan.part_bytes))
     tasks = [ScatterTask(number, chunk) for number, chunk in enumerate(chunks)]
     progress.step("Reading messages", total=len(tasks))

@@ -38,9 +38,11 @@ from tertulia.corpus.trees import STRUCTURAL, Funnel
 MARKED, DELETED, UNMARKED = 1, 2, 4
 """Bits of the column `flags`; UNMARKED: the source has no marks of unsafe messages."""
 _TEXTS = ("id", "parent", "thread", "author", "text")
-_NUMBERS = (("flags", pa.uint8()), ("text_hash", pa.uint64()), ("thread_hash", pa.uint64()))
-COLUMNS = pa.schema([*((name, pa.string()) for name in _TEXTS), *_NUMBERS])
-"""Messages between the stages; `text_hash` is that of the original text, quotes included."""
+_KEPT = (("flags", pa.uint8()), ("time", pa.float64()), ("kept", pa.string()))
+_HASHES = (("text_hash", pa.uint64()), ("thread_hash", pa.uint64()))
+COLUMNS = pa.schema([*((name, pa.string()) for name in _TEXTS), *_KEPT, *_HASHES])
+"""Messages between the stages; `text_hash` is that of the original text, quotes included, and `kept` a JSON object of
+fields that were asked for."""
 KEPT = 0
 CODES = {reason: code for code, reason in enumerate((*STRUCTURAL, *REASONS, "subtree"), 1)}
 
@@ -68,6 +70,10 @@ class FilteredMessages:
     authors: StringArray
     texts: StringArray
     """Without quotes of the parent."""
+    times: Any
+    """Seconds since 1970, or null."""
+    kept_fields: StringArray
+    """A JSON object of further fields, or null."""
     parent: Ints
     """Row of the parent; the number of rows where there is none."""
     reasons: npt.NDArray[np.uint8]
@@ -137,7 +143,15 @@ def filter_messages(table: pa.Table, settings: FilterSettings) -> FilteredMessag
     reasons.codes[rest[bad]] = CODES["length"]
     reasons.remove(with_descendants(reasons.codes != KEPT, links.parent), "subtree")
     return FilteredMessages(
-        column["id"], column["thread"], column["author"], texts, links.parent, reasons.codes, duplicates
+        column["id"],
+        column["thread"],
+        column["author"],
+        texts,
+        column["time"],
+        column["kept"],
+        links.parent,
+        reasons.codes,
+        duplicates,
     )
 
 

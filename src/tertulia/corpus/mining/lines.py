@@ -12,7 +12,7 @@ import orjson
 import polars as pl
 
 from tertulia.core.dialogue import Json
-from tertulia.corpus.mining.schemas import FIELDS, Cleaning, Schema, columns
+from tertulia.corpus.mining.schemas import TEXT_FIELDS, Cleaning, Schema, columns
 
 _SURROGATES = re.compile(rb"\\u[dD](?:[89abAB]..(?:\\u[dD][c-fC-F]..)?|[c-fC-F]..)", re.DOTALL)
 """An escaped surrogate pair, or a single surrogate."""
@@ -63,7 +63,7 @@ def _may_have_long_line(block: bytes) -> bool:
 
 
 def _has_zeros(frame: pl.DataFrame) -> bool:
-    return any(frame[name].str.contains("\0", literal=True).any() for name in FIELDS)
+    return any(frame[name].str.contains("\0", literal=True).any() for name in TEXT_FIELDS)
 
 
 def _has_lone_surrogate(block: bytes) -> bool:

@@ -20,7 +20,7 @@ from tertulia.artefacts.manifest import MANIFEST
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError, UsageError
 
-FORMAT = 3
+FORMAT = 4
 """Raised whenever mining would produce different bytes from the same input and rules."""
 
 

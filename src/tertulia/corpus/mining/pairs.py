@@ -21,10 +21,14 @@ _TEXT = pa.string()
 _ONCE = pa.dictionary(pa.int32(), _TEXT)
 _LIST = pa.list_(_ONCE)
 _HEAD = (("id", _TEXT), ("thread", _ONCE))
-PAIR_SCHEMA = pa.schema([*_HEAD, ("context", _LIST), ("response", _TEXT), ("context_ids", _LIST), ("authors", _LIST)])
-"""As written; it reads back as plain strings. `authors` are those of the context, then that of the response."""
-WHOLE_SCHEMA = pa.schema([*_HEAD, ("texts", _LIST), ("ids", _LIST), ("authors", _LIST)])
-"""`id` is that of the last message, which has no reply."""
+_TAIL = (("time", pa.float64()), ("kept", _ONCE))
+PAIR_SCHEMA = pa.schema(
+    [*_HEAD, ("context", _LIST), ("response", _TEXT), ("context_ids", _LIST), ("authors", _LIST), *_TAIL]
+)
+"""As written; it reads back as plain strings. `authors` are those of the context, then that of the response; `time` and
+the fields in `kept`, a JSON object, are those of the response."""
+WHOLE_SCHEMA = pa.schema([*_HEAD, ("texts", _LIST), ("ids", _LIST), ("authors", _LIST), *_TAIL])
+"""`id`, `time` and `kept` are those of the last message, which has no reply."""
 
 
 def pair_rows(filtered: FilteredMessages, paths: Paths) -> pa.Table:
@@ -38,6 +42,8 @@ def pair_rows(filtered: FilteredMessages, paths: Paths) -> pa.Table:
             "response": filtered.texts.take(ends),
             "context_ids": as_lists(context, filtered.ids),
             "authors": as_lists(paths, filtered.authors),
+            "time": filtered.times.take(ends),
+            "kept": filtered.kept_fields.take(ends).dictionary_encode(),
         },
         PAIR_SCHEMA,
     )
@@ -53,6 +59,8 @@ def whole_rows(filtered: FilteredMessages, paths: Paths) -> pa.Table:
             "texts": as_lists(paths, filtered.texts),
             "ids": as_lists(paths, filtered.ids),
             "authors": as_lists(paths, filtered.authors),
+            "time": filtered.times.take(ends),
+            "kept": filtered.kept_fields.take(ends).dictionary_encode(),
         },
         WHOLE_SCHEMA,
     )
@@ -74,7 +82,9 @@ def write_rows_to(file: Path, tables: Iterable[pa.Table], schema: pa.Schema) -> 
         data_page_version="1.0",
         compression="zstd",
         compression_level=1,
-        use_dictionary=[f"{f.name}.list.element" if f.type == _LIST else f.name for f in schema if f.type != _TEXT],
+        use_dictionary=[
+            f"{f.name}.list.element" if f.type == _LIST else f.name for f in schema if f.type in (_LIST, _ONCE)
+        ],
         dictionary_pagesize_limit=1 << 30,
         write_statistics=False,
         store_schema=False,  # with it, lists would read back as dictionaries

@@ -30,12 +30,14 @@ class Block(NamedTuple):
     """Bytes read."""
 
 
-def read_chunk(chunk: Chunk, *, size: int, fields: Mapping[str, str], cleaning: Cleaning) -> Iterator[Block]:
+def read_chunk(
+    chunk: Chunk, *, size: int, fields: Mapping[str, str], cleaning: Cleaning, keep: tuple[str, ...] = ()
+) -> Iterator[Block]:
     """The messages of a chunk, in blocks of about `size` bytes.
 
     A compressed file that is cut off or corrupt gives what can be read of it, and then a block with the damage.
     """
-    schema = get_schema(chunk.source.schema, fields)
+    schema = get_schema(chunk.source.schema, fields, keep)
     if chunk.source.is_parquet:
         yield from _read_rows(chunk, schema, cleaning)
         return

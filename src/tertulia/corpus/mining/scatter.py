@@ -43,6 +43,8 @@ class ScatterJob:
     sample_rate: float
     """Texts to sample per byte of input; 0 if a subword model is given."""
     seed: int
+    keep: tuple[str, ...] = ()
+    """More fields to keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ class _Run:
 def scatter(job: ScatterJob, task: ScatterTask) -> ScatterResult:
     """Process one part."""
     result = ScatterResult(task.number)
-    blocks = read_chunk(task.chunk, size=job.block_bytes, fields=job.fields, cleaning=job.cleaning)
+    blocks = read_chunk(task.chunk, size=job.block_bytes, fields=job.fields, cleaning=job.cleaning, keep=job.keep)
     run, written = _Run(), 0
     for block in blocks:
         for line, why in block.parsed.damage[: _EXAMPLES - len(result.examples)]:
