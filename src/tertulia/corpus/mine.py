@@ -40,6 +40,7 @@ from tertulia.corpus.mining.pairs import FUNNEL, PAIRS, WHOLE, read_pairs
 from tertulia.corpus.mining.plan import MEMORY, make_plan
 from tertulia.corpus.mining.schemas import FIELDS, Cleaning, get_schema
 from tertulia.corpus.mining.sources import find_sources
+from tertulia.corpus.mining.threads import MIN_BYTES
 from tertulia.corpus.rules import MiningRules, UnsafeMode
 from tertulia.corpus.shards import write_parquet
 from tertulia.corpus.subwords import read_subwords
@@ -50,10 +51,12 @@ LOCK = "lock"
 _SHARD = re.compile(r"\d{5,}\.parquet")
 _WORKING_FILE = re.compile(
     r"(?:part|bucket)-\d{5,}\.json|(?:messages|hashes|sample)-\d{5,}-\d{5,}\.arrow|"
-    r"merged-\d{5,}-\d{5,}\.(?:arrow|json)|repeated\.npy|(?:sample|stdin)\.jsonl"
+    r"merged-\d{5,}-\d{5,}\.(?:arrow|json)|(?:repeated|threads|links-\d{5,})\.npy|(?:sample|stdin)\.jsonl"
 )
 _LOCK_FILE = re.compile(LOCK)
 """Names of what mining writes: a folder may hold other files, too, which it must not touch."""
+_ARROW_DETAIL = "Detail: [errno "
+"""Before the system's own words in an error of Arrow."""
 _SMALL = 8 << 20
 """Inputs below this size are mined in this process."""
 
@@ -170,6 +173,7 @@ def mine(config: MineConfig, progress: Progress | None = None) -> MineOutcome:
             _mine(config, out, progress or Silent())
     except OSError as error:
         reason = error.strerror or " ".join(str(error).split())
+        reason = reason.split(_ARROW_DETAIL)[-1].split("] ", 1)[-1] if _ARROW_DETAIL in reason else reason
         raise DataError(
             f"Mining into {config.out} failed: {reason}{f' ({error.filename})' if error.filename else ''}.",
             hint="Run the same command again once that is remedied: it continues where it stopped.",
@@ -276,6 +280,7 @@ def _job(config: MineConfig, out: Folder) -> MiningJob:
         block_bytes=config.block_bytes,
         fields=config.fields,
         keep=config.keep,
+        by_parents=total > MIN_BYTES and not all(source.names_threads for source in sources),
         cleaning=Cleaning(config.edits, config.links),
         subwords=config.subwords,
         vocabulary=config.vocabulary,
@@ -322,6 +327,7 @@ def _manifest(job: MiningJob) -> dict[str, Json]:
         "cleaning": asdict(job.cleaning),
         "fields": dict(job.fields),
         "keep": list(job.keep),
+        "by parents": job.by_parents,
         "whole": job.whole,
         "buckets": job.plan.buckets,
         "block bytes": job.block_bytes,

@@ -136,7 +136,7 @@ def test_the_command_line_writes_to_a_store_and_refuses_what_needs_a_disk(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     command = ["corpus", "mine", "sample", "--vocabulary", "400", "--out"]
-    with pytest.raises(SystemExit, match="^0$"):
+    with pytest.raises(SystemExit, match=r"^0$"):
         run([*command, "s3://corpora/sample", "--json"])
     assert orjson.loads(capsys.readouterr().out)["out"] == "s3://corpora/sample"
     assert {"funnel.svg", "funnel.json", "config.toml"} <= set(open_folder("s3://corpora/sample").sizes())

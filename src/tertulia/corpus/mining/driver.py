@@ -8,7 +8,7 @@ written last, is there.
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -46,6 +46,7 @@ from tertulia.corpus.mining.scatter import (
 from tertulia.corpus.mining.schemas import Cleaning
 from tertulia.corpus.mining.segments import SegmentIndex, index_of
 from tertulia.corpus.mining.sources import Source, chunks_of
+from tertulia.corpus.mining.threads import ADVICE, THREADS, find_threads, links_name, list_links, thread_hashes
 from tertulia.corpus.rules import MiningRules, UnsafeMode
 from tertulia.corpus.subwords import SubwordCounter, read_subwords, train_subwords
 from tertulia.corpus.trees import Funnel
@@ -53,6 +54,11 @@ from tertulia.corpus.trees import Funnel
 WORK = "_work"
 _LARGE = 1 << 30
 """Bytes of input above which restarting the workers after reading costs less than the memory they hold on to."""
+
+_STRAGGLER = 8
+"""A task that is this many times as large as others is worth a word."""
+_MAX_THREADLESS = 400_000
+"""Messages without a thread that may be one thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,8 @@ class MiningJob:
     block_bytes: int
     fields: Mapping[str, str] = field(default_factory=dict)
     keep: tuple[str, ...] = ()
+    by_parents: bool = False
+    """Whether the threads of messages that name none are found by their parents."""
     cleaning: Cleaning = field(default_factory=Cleaning)
     subwords: Path | None = None
     vocabulary: int = 8000
@@ -118,11 +126,17 @@ def _scatter(job: MiningJob, engine: Engine, progress: Progress, strict: bool) -
     )
     chunks = (chunk for source in job.sources for chunk in chunks_of(source, size=job.plan.part_bytes))
     tasks = [ScatterTask(number, chunk) for number, chunk in enumerate(chunks)]
+    if job.by_parents:
+        _threads(job, shared, tasks, engine, progress)
+        shared = replace(shared, thread_hashes=partial(thread_hashes, _digest(job.work, THREADS)))
     progress.step("Reading messages", total=len(tasks))
+    _tell_straggler(job.plan, tasks, progress)
     sizes = job.work.sizes()
     done = {task.number: result for task in tasks if (result := finished_scatter(job.work, task, sizes))}
     progress.advance(len(done))
-    for result in engine.map(partial(scatter, shared), (task for task in tasks if task.number not in done)):
+    # The largest first: it would be the last to end.
+    order = sorted(tasks, key=lambda task: (-task.chunk.estimated_bytes, task.number))
+    for result in engine.map(partial(scatter, shared), (task for task in order if task.number not in done)):
         done[result.number] = result
         progress.advance()
         if strict and result.damaged:
@@ -131,7 +145,34 @@ def _scatter(job: MiningJob, engine: Engine, progress: Progress, strict: bool) -
     if not sum(result.messages for result in done.values()):
         names = ", ".join(source.name for source in job.sources)
         raise DataError(f"There are no messages in {names}.", hint="Messages are records with an id and a text.")
+    threadless = sum(result.threadless for result in done.values())
+    if threadless > _MAX_THREADLESS and not job.by_parents:
+        raise DataError(
+            f"{threadless:,} messages have no thread, and would have to be in memory at once as one thread.",
+            hint=ADVICE,
+        )
     return [done[task.number] for task in tasks], problems
+
+
+def _threads(job: MiningJob, shared: ScatterJob, tasks: list[ScatterTask], engine: Engine, progress: Progress) -> None:
+    sizes = job.work.sizes()
+    if THREADS not in sizes:
+        progress.step("Finding threads", total=len(tasks))
+        remaining = (task for task in tasks if links_name(task.number) not in sizes)
+        for _ in engine.map(partial(list_links, shared), remaining):
+            progress.advance()
+        find_threads(job.work, len(tasks))
+        release_memory(above=0)
+
+
+def _tell_straggler(plan: Plan, tasks: list[ScatterTask], progress: Progress) -> None:
+    """A compressed file that cannot be divided keeps one worker busy while the others wait."""
+    largest = max((task.chunk for task in tasks), key=lambda chunk: chunk.estimated_bytes, default=None)
+    if largest and largest.source.is_compressed and largest.estimated_bytes > _STRAGGLER * plan.part_bytes:
+        progress.note(
+            f"{largest.source.name} is one packed stream, about {largest.estimated_bytes / 1e9:.1f} GB unpacked, "
+            "which one worker reads alone"
+        )
 
 
 def _problems(tasks: list[ScatterTask], done: Mapping[int, ScatterResult], strict: bool) -> Problems:

@@ -6,7 +6,7 @@ A task writes its files and then a marker that lists them with their sizes: if t
 these sizes, the task is done.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,10 +16,9 @@ import pyarrow as pa
 
 from tertulia.artefacts.folders import Folder, read_json_from, write_json_to
 from tertulia.core.dialogue import Json
-from tertulia.corpus.mining.columns import Ints, contiguous
+from tertulia.corpus.mining.columns import Ints, StringArray, contiguous
 from tertulia.corpus.mining.filters import COLUMNS
-from tertulia.corpus.mining.forest import message_keys
-from tertulia.corpus.mining.hashing import Hashes, hash_texts, mix
+from tertulia.corpus.mining.hashing import Hashes, combine, hash_texts, mix
 from tertulia.corpus.mining.plan import Plan
 from tertulia.corpus.mining.reading import Block, read_chunk
 from tertulia.corpus.mining.schemas import Cleaning
@@ -45,6 +44,8 @@ class ScatterJob:
     seed: int
     keep: tuple[str, ...] = ()
     """More fields to keep."""
+    thread_hashes: Callable[[Folder, StringArray, Hashes], Hashes] | None = None
+    """How the threads of messages that name none are found; otherwise they are all one thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,8 @@ class ScatterResult:
     messages: int = 0
     lines: int = 0
     damaged: int = 0
+    threadless: int = 0
+    """Messages that name no thread."""
     examples: list[tuple[int, str]] = field(default_factory=list)
     """Line within the part and reason, of the first few damaged lines."""
     files: dict[str, SegmentFile] = field(default_factory=dict)
@@ -108,6 +111,7 @@ def scatter(job: ScatterJob, task: ScatterTask) -> ScatterResult:
         result.damaged += len(block.parsed.damage)
         result.lines += block.lines
         result.messages += block.parsed.frame.height
+        result.threadless += block.parsed.frame["thread"].null_count()
         _add_block(job, run, block)
         if run.bytes >= job.plan.part_bytes:  # a compressed file can be longer than a part
             result.files |= _write_run(job, f"{task.number:05d}-{written:05d}.arrow", run)
@@ -129,9 +133,10 @@ def finished_scatter(folder: Folder, task: ScatterTask, sizes: Mapping[str, int]
 def _add_block(job: ScatterJob, run: _Run, block: Block) -> None:
     table = block.parsed.frame.to_arrow(compat_level=pl.CompatLevel.oldest())
     table = pa.table({n: contiguous(table[n].cast(COLUMNS.field(n).type)) for n in table.column_names})
-    threads = hash_texts(contiguous(table["thread"]))
-    texts = hash_texts(contiguous(table["text"]))
-    keys = message_keys(threads, contiguous(table["id"]))
+    ids, texts = hash_texts(contiguous(table["id"])), hash_texts(contiguous(table["text"]))
+    named = contiguous(table["thread"])
+    threads = job.thread_hashes(job.folder, named, ids) if job.thread_hashes else hash_texts(named)
+    keys = combine(threads, ids)
     if job.sample_rate:
         size = int(np.ceil(job.sample_rate * block.size))
         rows = _random_rows(keys, size, job.seed)

@@ -8,7 +8,7 @@ other compressed file is read from its start by one worker, block by block.
 import hashlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ from tertulia.core.errors import DataError
 from tertulia.corpus.load import SAMPLE
 from tertulia.corpus.mining.lines import BYTE_ORDER_MARK
 from tertulia.corpus.mining.packed import open_packed
-from tertulia.corpus.mining.schemas import detect_schema
+from tertulia.corpus.mining.schemas import detect_schema, get_schema
 from tertulia.corpus.shards import open_parquet
 
 ENDINGS = tuple(f"{plain}{packed}" for plain in (".jsonl", ".ndjson", ".json") for packed in ("", *COMPRESSED))
@@ -49,6 +49,8 @@ class Source:
     """Time of its last change, what a store calls its version, or a hash of what came through a pipe."""
     schema: str
     """Name of the schema of its records."""
+    names_threads: bool = True
+    """Whether its first record names a thread."""
 
     @property
     def is_parquet(self) -> bool:
@@ -177,9 +179,11 @@ def _size(information: Mapping[str, Any], url: str) -> int:
 
 
 def _recognise(source: Source, schema: str | None, fields: Mapping[str, str]) -> Source:
-    name = schema or ("messages" if fields else "")
     record = _first_record(source)  # in any case: it shows that the file can be read
-    return Source(source.path, source.name, source.size, source.stamp, name or detect_schema(record))
+    name = schema or ("messages" if fields else detect_schema(record))
+    threads = get_schema(name, fields).names["thread"]
+    names_threads = any(n in record if source.is_parquet else record.get(n) is not None for n in threads)
+    return replace(source, schema=name, names_threads=names_threads or name == "reddit")
 
 
 def _spool(lines: Iterable[bytes], work: Folder, name: str, schema: str | None) -> Source:
