@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from io import BytesIO
 
 import numpy as np
@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from tertulia.artefacts.folders import ByteRange, Folder, read_json_from, write_json_to
 from tertulia.core.safety import Judges, SafetyConfig
+from tertulia.corpus.mining.columns import numbers_of, to_arrow
 from tertulia.corpus.mining.filters import COLUMNS, FilteredMessages, FilterSettings, filter_messages
 from tertulia.corpus.mining.forest import full_paths, leaves, paths_to
 from tertulia.corpus.mining.hashing import Hashes
@@ -114,11 +115,11 @@ def finished_extract(job: ExtractJob, number: int, sizes: Mapping[str, Mapping[s
 
 def _batches(table: pa.Table) -> Iterator[pa.Table]:
     """Complete threads, about BATCH messages at a time; threads ordered by hash, messages in input order."""
-    threads = table["thread_hash"].to_numpy()
+    threads = numbers_of(table["thread_hash"])
     order = np.argsort(threads, kind="stable")
     threads = threads[order]
     edges = np.append(np.flatnonzero(threads[1:] != threads[:-1]) + 1, len(threads))
-    table = table.take(pa.array(order)).combine_chunks()
+    table = table.take(to_arrow(order)).combine_chunks()
     start = 0
     while start < len(threads):
         end = int(edges[min(int(np.searchsorted(edges, start + BATCH)), len(edges) - 1)])
@@ -132,7 +133,7 @@ def _filter_batches(job: ExtractJob, batches: list[pa.Table], funnel: Funnel) ->
         load_length_filter(job.out, SUBWORDS, job.digests[0]),
         _unsafe_phrases(job.unsafe_phrases) if job.unsafe_phrases else None,
         job.unsafe,
-        _load_judges(job.safety.model_dump_json()),
+        partial(_load_judges, job.safety.model_dump_json()),
         _load_repeated(job.work, job.digests[1]),
     )
     for batch in batches:

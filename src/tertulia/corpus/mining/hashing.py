@@ -12,7 +12,7 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
-from tertulia.corpus.mining.columns import Bytes, Ints, StringArray, texts_of
+from tertulia.corpus.mining.columns import Bytes, Ints, StringArray, flags_of, texts_of
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -110,7 +110,7 @@ def hash_texts(array: StringArray) -> Hashes:
     texts = texts_of(array)
     hashes = hash_runs(texts.data, texts.offsets[:-1], texts.offsets[1:])
     if array.null_count:
-        hashes[array.is_null().to_numpy(zero_copy_only=False)] = _NULL
+        hashes[flags_of(array.is_null())] = _NULL
     return hashes
 
 

@@ -83,8 +83,9 @@ class LengthFilter:
         distinct, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
         data = texts.data.tobytes()
         spans = zip(starts[first].tolist(), ends[first].tolist(), strict=True)
-        pieces = self._processor.encode([data[a:b].decode() for a, b in spans], num_threads=1)
-        counts = np.array([min(len(p), _MAX_COUNT) for p in pieces], np.uint16)
+        pieces = self._processor.encode([data[a:b] for a, b in spans], num_threads=1)
+        lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
+        counts = np.minimum(lengths, _MAX_COUNT).astype(np.uint16)
         slots = (distinct & np.uint64(_CACHE_SIZE - 1)).astype(np.int64)
         self._cached_hashes[slots], self._cached_counts[slots] = distinct, counts
         return counts[inverse]

@@ -7,6 +7,7 @@ file; rows keep the order of the input.
 from dataclasses import asdict, dataclass
 
 from tertulia.artefacts.folders import Folder, read_json_from, write_json_to
+from tertulia.corpus.mining.columns import numbers_of
 from tertulia.corpus.mining.filters import COLUMNS
 from tertulia.corpus.mining.plan import Plan
 from tertulia.corpus.mining.scatter import buckets_of
@@ -66,10 +67,12 @@ def merge(job: MergeJob, task: MergeTask) -> MergeResult:
     blocks: list[SortedBlock] = []
     for piece in ranges:  # one by one: the rows are in memory once, in the order of the buckets
         table = read_segments(job.folder, [piece], COLUMNS)
-        blocks.append(sort_block(table, buckets_of(table["thread_hash"].to_numpy(), plan.buckets) - first, count=count))
+        blocks.append(
+            sort_block(table, buckets_of(numbers_of(table["thread_hash"]), plan.buckets) - first, count=count)
+        )
     if not blocks:
         table = read_segments(job.folder, [], COLUMNS)
-        blocks.append(sort_block(table, buckets_of(table["thread_hash"].to_numpy(), 1), count=count))
+        blocks.append(sort_block(table, buckets_of(numbers_of(table["thread_hash"]), 1), count=count))
     file = write_segments(job.folder, task.name, blocks)
     write_json_to(job.folder, task.marker, asdict(file))
     return MergeResult(task, file)

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 from tertulia.artefacts.files import atomic_write
 from tertulia.core.dialogue import Dialogue
 from tertulia.core.errors import DataError
+from tertulia.corpus.mining.columns import to_arrow
 from tertulia.corpus.mining.filters import FilteredMessages
 from tertulia.corpus.mining.forest import Paths, as_lists
 from tertulia.corpus.shards import mined_dialogue, read_rows
@@ -33,7 +34,7 @@ WHOLE_SCHEMA = pa.schema([*_HEAD, ("texts", _LIST), ("ids", _LIST), ("authors", 
 
 def pair_rows(filtered: FilteredMessages, paths: Paths) -> pa.Table:
     """Replies with their contexts as rows."""
-    context, ends = paths.without_ends(), pa.array(paths.ends)
+    context, ends = paths.without_ends(), to_arrow(paths.ends)
     return pa.table(
         {
             "id": filtered.ids.take(ends),
@@ -51,7 +52,7 @@ def pair_rows(filtered: FilteredMessages, paths: Paths) -> pa.Table:
 
 def whole_rows(filtered: FilteredMessages, paths: Paths) -> pa.Table:
     """Dialogues from the root to a leaf as rows."""
-    ends = pa.array(paths.ends)
+    ends = to_arrow(paths.ends)
     return pa.table(
         {
             "id": filtered.ids.take(ends),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tertulia.artefacts.folders import Folder
+from tertulia.corpus.mining.columns import numbers_of
 from tertulia.corpus.mining.hashing import Hashes, combine, is_in_sorted
 from tertulia.corpus.mining.scatter import HASHES
 from tertulia.corpus.mining.segments import SegmentIndex, read_segments
@@ -27,7 +28,7 @@ def find_repeats(job: RepeatsJob, number: int) -> Hashes:
     counted with duplicates; only the few that exceed the limit are counted again without them.
     """
     table = read_segments(job.folder, job.index.ranges(number), HASHES)
-    texts, keys = table["text"].to_numpy(), table["key"].to_numpy()
+    texts, keys = numbers_of(table["text"]), numbers_of(table["key"])
     frequent, count = np.unique(texts, return_counts=True)
     frequent = frequent[count > job.max_repeats]
     recount = is_in_sorted(texts, frequent)

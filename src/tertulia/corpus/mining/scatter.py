@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tertulia.artefacts.folders import Folder, read_json_from, write_json_to
 from tertulia.core.dialogue import Json
-from tertulia.corpus.mining.columns import Ints, StringArray, contiguous
+from tertulia.corpus.mining.columns import Ints, StringArray, contiguous, to_arrow
 from tertulia.corpus.mining.filters import COLUMNS
 from tertulia.corpus.mining.hashing import Hashes, combine, hash_texts, mix
 from tertulia.corpus.mining.plan import Plan
@@ -140,10 +140,10 @@ def _add_block(job: ScatterJob, run: _Run, block: Block) -> None:
     if job.sample_rate:
         size = int(np.ceil(job.sample_rate * block.size))
         rows = _random_rows(keys, size, job.seed)
-        run.sample.append(pa.table({"text": table["text"].take(pa.array(rows))}))
-    table = table.append_column("text_hash", pa.array(texts)).append_column("thread_hash", pa.array(threads))
+        run.sample.append(pa.table({"text": table["text"].take(to_arrow(rows))}))
+    table = table.append_column("text_hash", to_arrow(texts)).append_column("thread_hash", to_arrow(threads))
     run.messages.append(sort_block(table, segments_of(threads, job.plan), count=job.plan.segments))
-    hashes = pa.table({"text": texts, "key": keys}, HASHES)
+    hashes = pa.table({"text": to_arrow(texts), "key": to_arrow(keys)}, HASHES)
     run.hashes.append(sort_block(hashes, range_of(texts, job.plan.ranges), count=job.plan.ranges))
     run.bytes += block.size
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tertulia.artefacts.folders import ByteRange, Folder
 from tertulia.core.errors import DataError
-from tertulia.corpus.mining.columns import Ints
+from tertulia.corpus.mining.columns import Ints, to_arrow
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ def sort_block(table: pa.Table, segment: Ints, *, count: int) -> SortedBlock:
     # NumPy sorts 16-bit integers stably with a radix sort, in linear time.
     order = np.argsort(segment.astype(np.uint16) if count <= 1 << 16 else segment, kind="stable")
     edges = np.searchsorted(segment[order], np.arange(count + 1))
-    return SortedBlock(table.take(pa.array(order)).combine_chunks(), edges)
+    return SortedBlock(table.take(to_arrow(order)).combine_chunks(), edges)
 
 
 @dataclass(frozen=True, slots=True)

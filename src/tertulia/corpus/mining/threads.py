@@ -14,7 +14,7 @@ import polars as pl
 
 from tertulia.artefacts.folders import DiskFolder, Folder
 from tertulia.core.errors import DataError
-from tertulia.corpus.mining.columns import Ints, StringArray, contiguous
+from tertulia.corpus.mining.columns import Ints, StringArray, contiguous, flags_of
 from tertulia.corpus.mining.hashing import Hashes, hash_texts, mix
 from tertulia.corpus.mining.reading import read_chunk
 from tertulia.corpus.mining.scatter import ScatterJob, ScatterTask
@@ -85,7 +85,7 @@ def roots(parent: Ints) -> Ints:
 def thread_hashes(digest: str, folder: Folder, threads: StringArray, ids: Hashes) -> Hashes:
     """The hashes of threads; where there is none, that of the root. `digest` is that of the file of roots."""
     hashes = hash_texts(threads)
-    missing = np.flatnonzero(threads.is_null().to_numpy(zero_copy_only=False))
+    missing = np.flatnonzero(flags_of(threads.is_null()))
     if len(missing):
         known, root = _load_threads(folder, digest)
         place = np.minimum(np.searchsorted(known, ids[missing]), len(known) - 1)
