@@ -186,20 +186,17 @@ def _may_begin_line(raw: Texts, positions: Ints) -> Flags:
 
 
 def without_quotes_of(text: str, parent: str) -> str:
-    """`rules.without_quotes` for a parent without superfluous white space; most texts quote once and take a short way.
+    """`rules.without_quotes` for a parent without superfluous white space; most quote in
+    their first line only, and take a short way.
 
     >>> without_quotes_of("> the oven  light\\nmine too!", "it was the oven light again")
     'mine too!'
     """
-    lines = text.split("\n")
-    quotes = [i for i, line in enumerate(lines) if ">" in line and line.lstrip().startswith(">")]
-    if len(quotes) != 1 or len(parent) >= MAX_QUOTE_SEARCH:
-        return without_quotes(text, parent) if quotes else text.strip()
-    quoted = squash(lines[quotes[0]].strip().lstrip("> "))
-    if quoted and quoted in parent:
-        del lines[quotes[0]]
-        return "\n".join(lines).strip()
-    return text.strip()
+    first, _, rest = text.partition("\n")
+    if ">" in rest or not first.startswith(">") or len(parent) >= MAX_QUOTE_SEARCH:
+        return without_quotes(text, parent)
+    quoted = squash(first.lstrip("> "))
+    return (rest if quoted and quoted in parent else text).strip()
 
 
 def _check_characters(texts: StringArray, min_letters: float) -> tuple[Flags, Flags, Flags]:
