@@ -64,7 +64,7 @@ class RayEngine:
             yield from self._ray.get(done)
         except self._ray.exceptions.RayTaskError as error:
             cause = error.cause
-            raise cause if isinstance(cause, TertuliaError) else error from None
+            raise cause if isinstance(cause, TertuliaError | OSError) else error from None
 
     def restart_workers(self) -> None:
         """Ray manages its workers itself."""
