@@ -156,8 +156,8 @@ def records(count: int, seed: int = 7, prefix: str = "") -> Iterator[dict[str, o
     threads, times = trees.thread.tolist(), trees.time.tolist()
     for i in np.argsort(trees.time, kind="stable").tolist():
         above = trees.parent[i]
-        found = f"c{prefix}{i if fate[i] > 0.9998 else above:08x}"
-        parent = None if above < 0 else f"x{prefix}{i:08x}" if fate[i] < 0.004 else found
+        known = f"c{prefix}{i if fate[i] > 0.9998 else above:08x}"
+        parent = None if above < 0 else f"x{prefix}{i:08x}" if fate[i] < 0.004 else known
         yield {
             "id": f"c{prefix}{i:08x}",
             "parent": parent,

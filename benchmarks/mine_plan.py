@@ -29,7 +29,7 @@ from tertulia.corpus import mine as mining
 from tertulia.corpus.engines.pool import Pool
 from tertulia.corpus.mine import MineConfig, mine
 from tertulia.corpus.mining import driver
-from tertulia.corpus.mining.plan import Plan, make_plan
+from tertulia.corpus.mining.plan import Layout, make_plan
 
 GIGABYTE = 10**9
 STAGES = {"scatter": "reading", "find_repeats": "repeats", "merge": "merging", "extract_pairs": "extracting"}
@@ -98,9 +98,9 @@ def measure_work(source: Path, model: Path | None, folder: Path, workers: int) -
     return per_gb | {"results_bytes_per_byte": results / size, "messages_per_gb": outcome.funnel.messages / size * 1e9}
 
 
-def _two_levels(total: int, *, block_bytes: int, memory: int, buckets: int | None) -> Plan:
+def _two_levels(total: int, *, block_bytes: int, memory: int, buckets: int | None) -> Layout:
     plan = make_plan(total, block_bytes=block_bytes, memory=memory, buckets=buckets)
-    return Plan(plan.part_bytes, plan.buckets, 8, plan.ranges)
+    return Layout(plan.part_bytes, plan.buckets, 8, plan.ranges)
 
 
 def simulate_here(size: int, model: str, engine: str) -> None:

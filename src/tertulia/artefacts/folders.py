@@ -197,10 +197,10 @@ class StoreFolder:
         fs, root = filesystem(self.url)
         try:
             with store_errors(self.url):
-                found = fs.ls(root, detail=True, refresh=True)
+                entries = fs.ls(root, detail=True, refresh=True)
         except FileNotFoundError:
             return {}
-        files = (entry for entry in found if entry["type"] == "file" and entry["name"].rstrip("/") != root)
+        files = (entry for entry in entries if entry["type"] == "file" and entry["name"].rstrip("/") != root)
         return {entry["name"].rsplit("/", 1)[1]: int(entry["size"]) for entry in files}
 
     def read(self, name: str) -> bytes:

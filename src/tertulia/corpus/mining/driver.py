@@ -32,7 +32,7 @@ from tertulia.corpus.mining.extract import (
 )
 from tertulia.corpus.mining.manifest import check_unchanged, manifest_digest
 from tertulia.corpus.mining.merge import MergeJob, MergeResult, MergeTask, finished_merge, merge
-from tertulia.corpus.mining.plan import Plan
+from tertulia.corpus.mining.plan import Layout
 from tertulia.corpus.mining.reading import lines_before
 from tertulia.corpus.mining.repeats import RepeatsJob, find_repeats
 from tertulia.corpus.mining.scatter import (
@@ -68,7 +68,7 @@ class MiningJob:
     out: Folder
     sources: tuple[Source, ...]
     rules: MiningRules
-    plan: Plan
+    plan: Layout
     block_bytes: int
     fields: Mapping[str, str] = field(default_factory=dict)
     keep: tuple[str, ...] = ()
@@ -165,7 +165,7 @@ def _threads(job: MiningJob, shared: ScatterJob, tasks: list[ScatterTask], engin
         release_memory(above=0)
 
 
-def _tell_straggler(plan: Plan, tasks: list[ScatterTask], progress: Progress) -> None:
+def _tell_straggler(plan: Layout, tasks: list[ScatterTask], progress: Progress) -> None:
     """A compressed file that cannot be divided keeps one worker busy while the others wait."""
     largest = max((task.chunk for task in tasks), key=lambda chunk: chunk.estimated_bytes, default=None)
     if largest and largest.source.is_compressed and largest.estimated_bytes > _STRAGGLER * plan.part_bytes:

@@ -17,7 +17,7 @@ from tertulia.corpus.mining.hashing import Hashes
 from tertulia.corpus.mining.lengths import load_length_filter
 from tertulia.corpus.mining.manifest import check_unchanged
 from tertulia.corpus.mining.pairs import PAIR_SCHEMA, PAIRS, WHOLE, WHOLE_SCHEMA, pair_rows, whole_rows, write_rows_to
-from tertulia.corpus.mining.plan import Plan
+from tertulia.corpus.mining.plan import Layout
 from tertulia.corpus.mining.segments import SegmentIndex, read_segments
 from tertulia.corpus.mining.words import UnsafePhrases
 from tertulia.corpus.rules import MiningRules, UnsafeMode
@@ -37,7 +37,7 @@ class ExtractJob:
 
     work: Folder
     out: Folder
-    plan: Plan
+    plan: Layout
     indices: tuple[SegmentIndex, ...]
     """Where the buckets are: in the files of the parts, or in those of each partition."""
     rules: MiningRules

@@ -164,9 +164,9 @@ def filter_messages(table: pa.Table, settings: FilterSettings) -> FilteredMessag
 def _remove_quotes(texts: StringArray, parent: Ints) -> StringArray:
     """The texts without quotes of the parent. Rows without a line that begins with ">" cannot have one."""
     raw = texts_of(texts)
-    marks = np.flatnonzero(raw.data == ord(">"))
-    marks = marks[_may_begin_line(raw, marks)]
-    quoting = rows_containing(raw, marks) & (parent < len(parent))
+    signs = np.flatnonzero(raw.data == ord(">"))
+    signs = signs[_may_begin_line(raw, signs)]
+    quoting = rows_containing(raw, signs) & (parent < len(parent))
     trimmed = pc.utf8_trim_whitespace(texts)
     if not quoting.any():
         return trimmed

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from tertulia.artefacts.folders import Folder, read_json_from, write_json_to
 from tertulia.corpus.mining.columns import numbers_of
 from tertulia.corpus.mining.filters import COLUMNS
-from tertulia.corpus.mining.plan import Plan
+from tertulia.corpus.mining.plan import Layout
 from tertulia.corpus.mining.scatter import buckets_of
 from tertulia.corpus.mining.segments import (
     SegmentFile,
@@ -26,7 +26,7 @@ class MergeJob:
     """What all tasks share."""
 
     folder: Folder
-    plan: Plan
+    plan: Layout
     index: SegmentIndex
     """The partitions in the files of the parts."""
 

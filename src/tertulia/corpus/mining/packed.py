@@ -18,7 +18,7 @@ _PIECE = 1 << 17
 """Compressed bytes read at once."""
 
 
-class Piece(NamedTuple):
+class FramePiece(NamedTuple):
     """Some decompressed bytes."""
 
     content: bytes
@@ -36,7 +36,7 @@ def open_packed(file: IO[bytes], name: str) -> Any:
     return file
 
 
-def decompressed(file: IO[bytes], *, end: int | None = None) -> Iterator[Piece]:
+def decompressed(file: IO[bytes], *, end: int | None = None) -> Iterator[FramePiece]:
     """The content of all frames from here on; `end` is where the frames of interest end."""
     decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
     frame, is_inside, position = decompressor.decompressobj(), False, file.tell()
@@ -46,7 +46,7 @@ def decompressed(file: IO[bytes], *, end: int | None = None) -> Iterator[Piece]:
         while packed:
             content = frame.decompress(packed)
             if content:
-                yield Piece(content, is_beyond)
+                yield FramePiece(content, is_beyond)
             is_inside, packed = not frame.eof, frame.unused_data
             if frame.eof:
                 frame = decompressor.decompressobj()
@@ -87,7 +87,7 @@ class _Decompressed(io.RawIOBase):
     def readinto(self, buffer: Any, /) -> int:
         """Fill a buffer; nothing is read at the end."""
         if not len(self._rest):
-            self._rest = memoryview(next(self._pieces, Piece(b"", False)).content)
+            self._rest = memoryview(next(self._pieces, FramePiece(b"", False)).content)
         size = min(len(buffer), len(self._rest))
         buffer[:size] = self._rest[:size]
         self._rest = self._rest[size:]

@@ -25,7 +25,7 @@ MAX_SEGMENTS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Layout:
     """The layout of the working files. Only the buckets show in the results."""
 
     part_bytes: int
@@ -49,7 +49,7 @@ class Plan:
     def partition_of(self, bucket: int) -> int:
         """The partition of a bucket.
 
-        >>> plan = Plan(1, buckets=10, partitions=3, ranges=1)
+        >>> plan = Layout(1, buckets=10, partitions=3, ranges=1)
         >>> [plan.partition_of(n) for n in range(10)], [plan.first_bucket(p) for p in range(4)]
         ([0, 0, 0, 0, 1, 1, 1, 2, 2, 2], [0, 4, 7, 10])
         """
@@ -60,7 +60,7 @@ class Plan:
         return {"part bytes": self.part_bytes, "partitions": self.partitions, "ranges": self.ranges}
 
 
-def make_plan(total: int, *, block_bytes: int, memory: int = MEMORY, buckets: int | None = None) -> Plan:
+def make_plan(total: int, *, block_bytes: int, memory: int = MEMORY, buckets: int | None = None) -> Layout:
     """The layout for `total` bytes of input, of which a worker reads `block_bytes` at a time.
 
     >>> gigabyte = 10**9
@@ -76,4 +76,4 @@ def make_plan(total: int, *, block_bytes: int, memory: int = MEMORY, buckets: in
     bucket_bytes = max(_SMALL_BUCKET, min(total // _SMALL_COUNT, memory // 8))
     buckets = buckets or 1 + total // bucket_bytes
     too_many = (1 + total // part_bytes) * buckets > MAX_SEGMENTS
-    return Plan(part_bytes, buckets, isqrt(buckets - 1) + 1 if too_many else 0, 1 + total // (2 * memory))
+    return Layout(part_bytes, buckets, isqrt(buckets - 1) + 1 if too_many else 0, 1 + total // (2 * memory))

@@ -19,7 +19,7 @@ from tertulia.core.dialogue import Json
 from tertulia.corpus.mining.columns import Ints, StringArray, contiguous, to_arrow
 from tertulia.corpus.mining.filters import COLUMNS
 from tertulia.corpus.mining.hashing import Hashes, combine, hash_texts, mix
-from tertulia.corpus.mining.plan import Plan
+from tertulia.corpus.mining.plan import Layout
 from tertulia.corpus.mining.reading import Block, read_chunk
 from tertulia.corpus.mining.schemas import Cleaning
 from tertulia.corpus.mining.segments import SegmentFile, SortedBlock, sort_block, write_segments
@@ -35,7 +35,7 @@ class ScatterJob:
     """What all tasks share."""
 
     folder: Folder
-    plan: Plan
+    plan: Layout
     block_bytes: int
     fields: Mapping[str, str]
     cleaning: Cleaning
@@ -161,7 +161,7 @@ def buckets_of(threads: Hashes, buckets: int) -> Ints:
     return (threads % np.uint64(buckets)).astype(np.int64)
 
 
-def segments_of(threads: Hashes, plan: Plan) -> Ints:
+def segments_of(threads: Hashes, plan: Layout) -> Ints:
     """The segment of a part that each message belongs to: its bucket, or the partition of its bucket."""
     buckets = buckets_of(threads, plan.buckets)
     return buckets * plan.partitions // plan.buckets if plan.partitions else buckets

@@ -113,8 +113,8 @@ def find_sources(
         elif target == "-":
             sources.append(_spool(sys.stdin.buffer, work, "stdin.jsonl", schema))
         else:
-            found = _stored(target) if is_url(target) else map(_on_disk, _files(Path(target)))
-            sources += [_recognise(file, schema, fields) for file in found]
+            files = _stored(target) if is_url(target) else map(_on_disk, _files(Path(target)))
+            sources += [_recognise(file, schema, fields) for file in files]
     return sources
 
 
@@ -159,16 +159,18 @@ def _stored(url: str) -> Iterator[Source]:
         with store_errors(url):
             information = fs.info(path)
             is_folder = information["type"] == "directory"
-            found = {entry["name"].rsplit("/", 1)[1]: entry for entry in fs.ls(path, detail=True)} if is_folder else {}
+            entries = (
+                {entry["name"].rsplit("/", 1)[1]: entry for entry in fs.ls(path, detail=True)} if is_folder else {}
+            )
     except FileNotFoundError:
         raise DataError(f"File not found: {url}", hint="Check the address, and that you may read it.") from None
     if not is_folder:
         name = url.split("?")[0].rsplit("/", 1)[1]
         yield Source(url, name, _size(information, url), version_of(information), "")
         return
-    for name in _message_files((n for n, entry in found.items() if entry["type"] == "file"), url):
+    for name in _message_files((n for n, entry in entries.items() if entry["type"] == "file"), url):
         address = f"{url.rstrip('/')}/{name}"
-        yield Source(address, name, _size(found[name], address), version_of(found[name]), "")
+        yield Source(address, name, _size(entries[name], address), version_of(entries[name]), "")
 
 
 def _size(information: Mapping[str, Any], url: str) -> int:
@@ -246,11 +248,11 @@ def _frame_groups(source: Source, size: int) -> Iterator[tuple[int, int]]:
     """Runs of frames of about `size` bytes, by their places in the file; the whole file if it cannot be divided."""
     if source.name.endswith(".zst") and not is_url(source.path) and source.size > size:
         try:
-            found = list(frames(source.path))
+            all_frames = list(frames(source.path))
         except DAMAGED:  # reading it from its start tells what is wrong
-            found = []
-        if len(found) > 1:
-            starts = [0, *(frame.start for frame in found[1:]), source.size]
+            all_frames = []
+        if len(all_frames) > 1:
+            starts = [0, *(frame.start for frame in all_frames[1:]), source.size]
             sizes = [end - start for start, end in pairwise(starts)]
             return ((starts[first], starts[last]) for first, last in _runs(sizes, size))
     return iter([(0, source.size)])

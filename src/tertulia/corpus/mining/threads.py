@@ -39,22 +39,22 @@ def list_links(job: ScatterJob, task: ScatterTask) -> int:
         frame = block.parsed.frame.filter(pl.col("thread").is_null()).select("id", pl.coalesce("parent", "id"))
         table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
         links.append(np.stack([hash_texts(contiguous(table[i].cast("string"))) for i in range(2)]))
-    found = np.concatenate(links, axis=1) if links else np.zeros((2, 0), np.uint64)
+    joined = np.concatenate(links, axis=1) if links else np.zeros((2, 0), np.uint64)
     with job.folder.write(links_name(task.number)) as file, file.open("wb") as out:
-        np.save(out, found)
-    return int(found.shape[1])
+        np.save(out, joined)
+    return int(joined.shape[1])
 
 
 def find_threads(folder: Folder, parts: int) -> None:
     """Follow all links to their roots, and write down what was found."""
     links = [_load(folder, links_name(number)) for number in range(parts)]
-    if (count := sum(found.shape[1] for found in links)) > MAX_MESSAGES:
+    if (count := sum(part.shape[1] for part in links)) > MAX_MESSAGES:
         raise DataError(
             f"{count:,} messages have no thread; more than {MAX_MESSAGES:,} cannot be put in order by their parents.",
             hint=ADVICE,
         )
-    ids, first = np.unique(np.concatenate([found[0] for found in links]), return_index=True)
-    parents = np.concatenate([found[1] for found in links])[first]
+    ids, first = np.unique(np.concatenate([part[0] for part in links]), return_index=True)
+    parents = np.concatenate([part[1] for part in links])[first]
     del links
     with folder.write(THREADS) as file, file.open("wb") as out:
         np.save(out, np.stack([ids, ids[roots(_positions(parents, ids))]]))
