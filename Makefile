@@ -56,7 +56,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(PIP) -e '.[models,fast,chatlogs,tags,ray,postgres,dev]' -c constraints.txt
+	$(PIP) -e '.[models,fast,chatlogs,tags,ray,postgres,stores,dev]' -c constraints.txt
 	@touch $@
 
 # After an upgrade that was tested: pin what is installed now.

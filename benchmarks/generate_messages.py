@@ -31,6 +31,8 @@ ENDS = [".", "!", "?", "", "...", " :)"]
 VOCABULARY = 50_000
 BLOCK = 100_000
 """Number of messages whose words are drawn at once."""
+PIECE = 2_000_000
+"""Messages that are made at once: they are in memory."""
 BOTS = ("AutoModeratorBot", "xkcd_bot", "RemindMeBot", "Bottle")
 
 
@@ -142,8 +144,11 @@ def authors(count: int, rng: np.random.Generator) -> list[str]:
     return [names[i] for i in ((rng.pareto(0.8, count) * 50).astype(np.int64) % people).tolist()]
 
 
-def records(count: int, seed: int = 7) -> Iterator[dict[str, object]]:
-    """The messages sorted by time; for four in a thousand the parent is missing, a few reply to themselves."""
+def records(count: int, seed: int = 7, prefix: str = "") -> Iterator[dict[str, object]]:
+    """The messages sorted by time; for four in a thousand the parent is missing, a few reply to themselves.
+
+    Ids and threads begin with the prefix, behind a letter.
+    """
     rng = np.random.default_rng(seed)
     trees = forest(count, rng)
     written, names = texts(trees.parent, rng), authors(count, rng)
@@ -151,18 +156,26 @@ def records(count: int, seed: int = 7) -> Iterator[dict[str, object]]:
     threads, times = trees.thread.tolist(), trees.time.tolist()
     for i in np.argsort(trees.time, kind="stable").tolist():
         above = trees.parent[i]
-        parent = None if above < 0 else f"x{i:08x}" if fate[i] < 0.004 else f"c{i if fate[i] > 0.9998 else above:08x}"
-        yield {"id": f"c{i:08x}", "parent": parent, "thread": f"t{threads[i]:07x}", "author": names[i]} | {
+        known = f"c{prefix}{i if fate[i] > 0.9998 else above:08x}"
+        parent = None if above < 0 else f"x{prefix}{i:08x}" if fate[i] < 0.004 else known
+        yield {
+            "id": f"c{prefix}{i:08x}",
+            "parent": parent,
+            "thread": f"t{prefix}{threads[i]:07x}",
+            "author": names[i],
+        } | {
             "text": written[i],
             "time": times[i],
         }
 
 
 def write(count: int, path: Path, seed: int = 7) -> None:
-    """Write a corpus as JSON lines."""
+    """Write a corpus as JSON lines. A large one is a sequence of corpora of `PIECE` messages, as months would be."""
     with path.open("wb") as file:
-        for record in records(count, seed):
-            file.write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
+        for piece, start in enumerate(range(0, count, PIECE)):
+            prefix = f"{piece:02d}" if count > PIECE else ""
+            for record in records(min(PIECE, count - start), seed + piece, prefix):
+                file.write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """CPU time, wall time and memory of mining generated messages, compared with only parsing the same file with Polars.
 
 Mining and the lower bound alternate in one run, each in its own process. CPU is user and system time of the driver and
-all its workers, including imports; the lower bound is the call of `polars.read_ndjson` alone. Memory is the largest sum
+all its workers, including imports; the lower bound is the call of `polars.read_ndjson` alone, which reads more than a
+gigabyte in pieces of half of one. Memory is the largest sum
 of the resident memory of driver and workers (libraries that they share count once per process). The subword model is
 trained before, as by a user who mines month after month; `learn_seconds` is what that takes. Generated messages can
 carry marks; `--unsafe judged` has the safety lexicon check them as well, as it does messages of Reddit by default.
@@ -27,10 +28,15 @@ from generate_messages import write
 
 ENGINES = ("pool", "ray", "ray2")
 FLOOR = """
-import sys, time, polars
+import os, sys, time, polars
 start = time.process_time()
 fields = dict.fromkeys(("id", "parent", "thread", "author", "text"), polars.String)
-polars.read_ndjson(sys.argv[1], schema=fields)
+if os.path.getsize(sys.argv[1]) < 1 << 30:
+    polars.read_ndjson(sys.argv[1], schema=fields)
+else:
+    with open(sys.argv[1], "rb") as file:
+        while block := file.read(512 << 20):
+            polars.read_ndjson(block + file.readline(), schema=fields)
 print(time.process_time() - start)
 """
 
@@ -87,7 +93,7 @@ def _children_cpu() -> float:
     return times.children_user + times.children_system
 
 
-def mine_here(engine: str, unsafe: str, file: str, out: str, model: str, workers: int) -> None:
+def mine_here(engine: str, unsafe: str, buckets: int | None, file: str, out: str, model: str, workers: int) -> None:
     """The work of the measured process."""
     from tertulia.corpus.mine import MineConfig, mine
 
@@ -97,7 +103,7 @@ def mine_here(engine: str, unsafe: str, file: str, out: str, model: str, workers
         "subwords": Path(model) if model else None,
         "workers": workers,
     }
-    settings["unsafe"] = unsafe
+    settings |= {"unsafe": unsafe, "buckets": buckets}
     if engine == "ray2":
         from ray.cluster_utils import Cluster
 
@@ -121,21 +127,24 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3, help="runs of each")
     parser.add_argument("--quick", action="store_true", help="100,000 messages, one run")
     parser.add_argument("--unsafe", choices=("auto", "marked", "judged", "none"), default="auto")
+    parser.add_argument("--buckets", type=int, help="number of shards; by default as mining chooses")
+    parser.add_argument("--subwords", type=Path, help="subword model to use, instead of one learned before")
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
-        mine_here(args.engine, args.unsafe, *args.child[:3], int(args.child[3]))
+        mine_here(args.engine, args.unsafe, args.buckets, *args.child[:3], int(args.child[3]))
         return
     count, runs = (100_000, 1) if args.quick else (args.messages, args.runs)
     with tempfile.TemporaryDirectory() as folder:
         file = args.data or Path(folder) / "messages.jsonl"
         if not args.data:
             write(count, file)
-        report(args.engine, args.unsafe, args.workers, file, runs, Path(folder), count)
+        report(args, file, runs, Path(folder), count)
 
 
-def report(engine: str, unsafe: str, workers: int, file: Path, runs: int, folder: Path, count: int) -> None:
+def report(args: argparse.Namespace, file: Path, runs: int, folder: Path, count: int) -> None:
     """Measure and print."""
+    engine, unsafe, workers = args.engine, args.unsafe, args.workers
     child = [
         sys.executable,
         __file__,
@@ -143,13 +152,15 @@ def report(engine: str, unsafe: str, workers: int, file: Path, runs: int, folder
         engine,
         "--unsafe",
         unsafe,
+        *(["--buckets", str(args.buckets)] if args.buckets else []),
         "--child",
         str(file),
         str(folder / "out"),
     ]
     learning = [sys.executable, __file__, "--child", str(file), str(folder / "learned"), "", str(workers)]
-    learned = measure(learning)  # also fills the disk cache
-    model = shutil.copy(folder / "learned" / "subwords.model", folder / "subwords.model")
+    learned = None if args.subwords else measure(learning)  # also fills the disk cache
+    model = args.subwords or shutil.copy(folder / "learned" / "subwords.model", folder / "subwords.model")
+    shutil.rmtree(folder / "learned", ignore_errors=True)
     floors, mined = [], []
     for _ in range(runs):
         floors.append(float(measure([sys.executable, "-c", FLOOR, str(file)]).printed))
@@ -167,17 +178,19 @@ def report(engine: str, unsafe: str, workers: int, file: Path, runs: int, folder
         print(f"{name:<30}{min(values):>9.2f}{median(values):>9.2f}")
     ratios = [m.cpu / floor for m, floor in zip(mined, floors, strict=True)]
     print(f"{'CPU ratio':<30}{min(ratios):>9.2f}{median(ratios):>9.2f}")
-    print(f"including training of subwords: {learned.cpu:.2f} CPU seconds, {learned.wall:.2f} wall seconds")
+    if learned:
+        print(f"including training of subwords: {learned.cpu:.2f} CPU seconds, {learned.wall:.2f} wall seconds")
     figures = {
         "cpu_ratio_median": median(ratios),
         "cpu_ratio_best": best.cpu / min(floors),
         "cpu_seconds": best.cpu,
         "floor_cpu_seconds": min(floors),
+        "cpu_microseconds_per_message": best.cpu / count * 1e6,
         "wall_seconds": min(m.wall for m in mined),
         "peak_gb": max(m.memory for m in mined),
         "pairs": json.loads(best.printed.splitlines()[-1])["pairs"],
     }
-    if engine == "pool":  # which also trained the subword model: the rest of that run costs the same
+    if engine == "pool" and learned:  # which also trained the subword model: the rest of that run costs the same
         figures["learn_seconds"] = learned.cpu - median([m.cpu for m in mined])
     settings = {
         "messages": count,
@@ -185,6 +198,7 @@ def report(engine: str, unsafe: str, workers: int, file: Path, runs: int, folder
         "engine": engine,
         "unsafe": unsafe,
         "workers": workers,
+        "buckets": args.buckets,
         "bytes": file.stat().st_size,
     }
     finish("mine_speed", figures, settings)

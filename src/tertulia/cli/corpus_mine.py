@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+from tertulia.artefacts.folders import open_folder
+from tertulia.artefacts.stores import is_url
 from tertulia.cli.command import Given, command
 from tertulia.cli.output import Bars, out, print_json, print_problems, print_table
 from tertulia.core.errors import DataError, UsageError
@@ -31,10 +34,14 @@ def mine(given: Given, *, as_json: bool) -> None:
         with Bars() as bars:
             outcome = mine_trees(config, bars)
             bars.step("Plotting the funnel")
-            (config.out / "funnel.svg").write_text(funnel_plot(outcome.funnel.steps()), encoding="utf-8")
+            with open_folder(config.out).write("funnel.svg") as file:
+                file.write_text(funnel_plot(outcome.funnel.steps()), encoding="utf-8")
         _print_trees(config, outcome, as_json)
     else:
         _reject_other_options(given, ChatlogConfig, "cannot be used with --threads")
+        for target in (given.options.get("out"), *(given.options.get("source") or [])):
+            if is_url(target):
+                raise UsageError(f"--threads cannot read or write {target}.", hint="Give paths on a disk.")
         chatlogs = Given(_with_one_source(given.options), given.file, given.labels).resolve(ChatlogConfig)
         with Bars() as bars:
             result = mine_chatlogs(chatlogs, bars)
@@ -142,7 +149,8 @@ def _print_trees(config: MineConfig, outcome: MineOutcome, as_json: bool) -> Non
         print_json(asdict(outcome.funnel) | {"damaged_lines": outcome.problems.count, "out": str(config.out)})
     else:
         print_table(("", "messages"), outcome.funnel.steps())
-        out.print(f"Wrote the pairs to {outcome.pairs} and a plot to {config.out / 'funnel.svg'}", markup=False)
+        plot = open_folder(config.out).location("funnel.svg") if is_url(config.out) else Path(config.out) / "funnel.svg"
+        out.print(f"Wrote the pairs to {outcome.pairs} and a plot to {plot}", markup=False)
     print_problems(outcome.problems)
 
 

@@ -15,11 +15,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, field_validator
 
 from tertulia import __version__, sample
-from tertulia.artefacts.files import exclusive_lock, read_json, remove_unfinished, sha256_of, write_json
+from tertulia.artefacts.files import exclusive_lock, read_json, remove_unfinished, sha256_of
+from tertulia.artefacts.folders import DiskFolder, Folder, open_folder, read_json_from, write_json_to
 from tertulia.artefacts.manifest import MANIFEST
+from tertulia.artefacts.stores import is_url
 from tertulia.core.codec import Problems, message_from_json
 from tertulia.core.config import Cli, save
 from tertulia.core.dialogue import Json, Message
@@ -29,46 +31,58 @@ from tertulia.core.safety import SafetyConfig
 from tertulia.corpus.engines.base import Engine, InProcess
 from tertulia.corpus.engines.pool import Pool
 from tertulia.corpus.engines.ray import RayEngine
-from tertulia.corpus.erase import erase_again
+from tertulia.corpus.erase import RECORD, erase_again
 from tertulia.corpus.load import SAMPLE, files_of, read_file
-from tertulia.corpus.mining.driver import SUBWORDS, WORK, MiningJob, MiningResult, run_stages
+from tertulia.corpus.mining.driver import WORK, MiningJob, MiningResult, run_stages
+from tertulia.corpus.mining.extract import SUBWORDS
 from tertulia.corpus.mining.manifest import FORMAT, check_manifest
 from tertulia.corpus.mining.pairs import FUNNEL, PAIRS, WHOLE, read_pairs
-from tertulia.corpus.mining.schemas import Cleaning, get_schema
+from tertulia.corpus.mining.plan import MEMORY, make_plan
+from tertulia.corpus.mining.schemas import FIELDS, Cleaning, get_schema
 from tertulia.corpus.mining.sources import find_sources
+from tertulia.corpus.mining.threads import MIN_BYTES
 from tertulia.corpus.rules import MiningRules, UnsafeMode
 from tertulia.corpus.shards import write_parquet
 from tertulia.corpus.subwords import read_subwords
 from tertulia.corpus.trees import Funnel
 
 DIALOGUES = "pairs.parquet"
-_BUCKET_BYTES = 8 << 20
-"""Bytes of input per bucket."""
 LOCK = "lock"
 _SHARD = re.compile(r"\d{5,}\.parquet")
 _WORKING_FILE = re.compile(
-    r"(?:part|bucket)-\d{5,}\.json|(?:messages|hashes|sample)-\d{5,}-\d{5,}\.arrow|repeated\.npy|(?:sample|stdin)\.jsonl"
+    r"(?:part|bucket)-\d{5,}\.json|(?:messages|hashes|sample)-\d{5,}-\d{5,}\.arrow|"
+    r"merged-\d{5,}-\d{5,}\.(?:arrow|json)|(?:repeated|threads|links-\d{5,})\.npy|(?:sample|stdin)\.jsonl"
 )
 _LOCK_FILE = re.compile(LOCK)
 """Names of what mining writes: a folder may hold other files, too, which it must not touch."""
+_ARROW_DETAIL = "Detail: [errno "
+"""Before the system's own words in an error of Arrow."""
 _SMALL = 8 << 20
 """Inputs below this size are mined in this process."""
+
+
+def _path_or_url(value: object) -> object:
+    return value if is_url(value) or not isinstance(value, str) else Path(value)
 
 
 class MineConfig(MiningRules):
     """What to mine, by which rules, and where to write the results."""
 
     source: Annotated[str | tuple[str, ...], Cli(argument=True)] = SAMPLE
-    """Files or folders of messages (JSON lines, optionally compressed, or Parquet), `-` for standard input, or `sample`
-    for the bundled forum. With --threads: a chat log or a folder of logs."""
-    out: Path = Path("mined")
-    """Folder for the results; by default `mined`, or `chatlogs` with --threads."""
+    """Files or folders of messages (JSON lines, optionally compressed, or Parquet) by path or URL (s3://, gs://, hf://,
+    https://), `-` for standard input, or `sample` for the bundled forum. With --threads: a chat log or a folder of
+    logs."""
+    out: Annotated[Path | str, BeforeValidator(_path_or_url)] = Path("mined")
+    """Folder for the results, or the URL of one in an object store (s3://bucket/folder); by default `mined`, or
+    `chatlogs` with --threads."""
     format: Literal["messages", "reddit", "convokit"] | None = None
     """Schema of the records; detected from the first record by default. With --threads: the format
     of the logs (ubuntu, irssi, weechat, energymech or generic)."""
     fields: Annotated[dict[str, str], Cli("--field")] = Field(default_factory=dict)
     """Name of a field in the records, e.g. text=body; repeat the option for more. Messages have id, parent, thread,
-    author and text."""
+    author, text and time."""
+    keep: tuple[str, ...] = ()
+    """Further fields of a reply to keep with its pair, e.g. score,subreddit; from its record or the record's meta."""
     vocabulary: int = Field(8000, ge=300)
     """Maximum number of subwords to learn; a small corpus yields fewer."""
     subwords: Path | None = None
@@ -104,15 +118,35 @@ class MineConfig(MiningRules):
     fresh: bool = False
     """Start over if the folder contains the work of another run."""
     engine: Literal["pool", "ray"] = "pool"
-    """Where to run: in processes on this machine, or on a Ray cluster with a shared disk."""
+    """Where to run: in processes on this machine, or on a Ray cluster, whose machines share a disk or read and write an
+    object store."""
     address: str | None = None
     """Address of the Ray cluster; by default a local one is started."""
     workers: int | None = Field(None, ge=1)
     """Number of processes; by default one per core, and none for a small input."""
     buckets: int | None = Field(None, ge=1, le=100_000)
-    """Number of shards for the threads; by default chosen by the size of the input."""
+    """Number of shards for the threads; by default chosen by the size of the input and --worker-memory."""
+    worker_memory: int = Field(MEMORY >> 20, ge=64)
+    """Megabytes that a worker may use for a part of the input or a bucket; more means fewer and larger working
+    files."""
     block_bytes: int = Field(16 << 20, ge=1)
-    """Bytes of input read at a time; each worker needs about twelve times as much memory."""
+    """Bytes of input parsed at a time; each worker needs about twelve times as much memory."""
+
+    @field_validator("keep", mode="before")
+    @classmethod
+    def _split_names(cls, names: object) -> object:
+        """Several names may be given at once, separated by commas."""
+        if not isinstance(names, tuple | list):
+            return names
+        return tuple(dict.fromkeys(n.strip() for name in names for n in str(name).split(",") if n.strip()))
+
+    @field_validator("keep")
+    @classmethod
+    def _check_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if name in (*FIELDS, "meta"):
+                raise ValueError(f"{name} is kept in any case" if name != "meta" else "name the fields of meta")
+        return names
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +157,7 @@ class MineOutcome:
     problems: Problems
     subwords: int
     """Size of the subword vocabulary."""
-    pairs: Path
+    pairs: Path | str
     """The Parquet file with one dialogue per reply if requested, otherwise the folder of shards."""
     whole: int = 0
     """Dialogues from root to leaf, if requested."""
@@ -131,48 +165,91 @@ class MineOutcome:
 
 def mine(config: MineConfig, progress: Progress | None = None) -> MineOutcome:
     """Mine a corpus, or continue an interrupted run."""
-    progress = progress or Silent()
-    is_new = not config.out.exists()
-    work = config.out / WORK
-    work.mkdir(parents=True, exist_ok=True)
-    with exclusive_lock(work / LOCK):
-        try:
-            _mine(config, progress)
-        except (DataError, UsageError):
-            if is_new and not any(read_json(marker)["messages"] for marker in work.glob("part-*.json")):
-                shutil.rmtree(config.out)  # it contains nothing worth continuing
-            elif [file.name for file in work.iterdir()] == [LOCK]:
-                _remove_files(work, _LOCK_FILE)
-            raise
-        _remove_files(work, _LOCK_FILE)
+    out = open_folder(config.out)
+    try:
+        if isinstance(config.out, Path):
+            _mine_on_disk(config, config.out, progress or Silent())
+        else:
+            _mine(config, out, progress or Silent())
+    except OSError as error:
+        reason = error.strerror or " ".join(str(error).split())
+        reason = reason.split(_ARROW_DETAIL)[-1].split("] ", 1)[-1] if _ARROW_DETAIL in reason else reason
+        raise DataError(
+            f"Mining into {config.out} failed: {reason}{f' ({error.filename})' if error.filename else ''}.",
+            hint="Run the same command again once that is remedied: it continues where it stopped.",
+        ) from None
     return outcome_of(config.out)
 
 
-def _mine(config: MineConfig, progress: Progress) -> None:
-    remove_unfinished(config.out)
+def _mine_on_disk(config: MineConfig, out: Path, progress: Progress) -> None:
+    """A folder on a disk is locked, and removed again if nothing came of it."""
+    is_new = not out.exists()
+    work = out / WORK
+    work.mkdir(parents=True, exist_ok=True)
+    with exclusive_lock(work / LOCK):
+        try:
+            remove_unfinished(out)
+            _mine(config, open_folder(out), progress)
+        except (DataError, UsageError):
+            if is_new and not any(read_json(marker)["messages"] for marker in work.glob("part-*.json")):
+                shutil.rmtree(out)  # it contains nothing worth continuing
+            elif [file.name for file in work.iterdir()] == [LOCK]:
+                _remove_files(DiskFolder(str(work)), _LOCK_FILE)
+            raise
+        _remove_files(DiskFolder(str(work)), _LOCK_FILE)
+
+
+def _mine(config: MineConfig, out: Folder, progress: Progress) -> None:
+    if not out.is_local:
+        _check_store(config, out)
     if config.fresh:
-        _clear(config.out)
-    job = _job(config)
-    started = check_manifest(config.out, _manifest(job))
-    if not (started and (config.out / FUNNEL).is_file()):
+        _clear(out)
+    job = _job(config, out)
+    started = check_manifest(out, _manifest(job))
+    if not (started and FUNNEL in out.sizes()):
         with closing(_engine(config, job)) as engine:
             result = run_stages(job, engine, progress, strict=config.strict)
-        _write_funnel(config.out, result)
-    erase_again(config.out)
-    if config.dialogues and not (config.out / DIALOGUES).is_file():
-        progress.step("Writing dialogues")
-        write_parquet(read_pairs(config.out), config.out / DIALOGUES)
-    save(config, config.out / "config.toml")
-    _remove_files(config.out / WORK, _WORKING_FILE)
+        _write_funnel(out, result)
+    _finish(config, out, progress)
+    _remove_files(out.subfolder(WORK), _WORKING_FILE)
 
 
-def outcome_of(folder: Path) -> MineOutcome:
+def _check_store(config: MineConfig, out: Folder) -> None:
+    """What can be done on a disk only is refused before any work."""
+    if config.dialogues:
+        raise UsageError(
+            f"--dialogues cannot write to {out.location()}.",
+            hint="Mine without it: the pairs can be read as dialogues, too, once they are on a disk.",
+        )
+    if RECORD in out.sizes():
+        raise UsageError(
+            f"People were erased from {out.location()} before, and would come back.",
+            hint="Mine into a folder on a disk with a copy of its erased.json, which erases them again.",
+        )
+
+
+def _finish(config: MineConfig, out: Folder, progress: Progress) -> None:
+    """What is made from the pairs: erasures, dialogues."""
+    if isinstance(config.out, Path):
+        erase_again(config.out)
+        if config.dialogues and not (config.out / DIALOGUES).is_file():
+            progress.step("Writing dialogues")
+            write_parquet(read_pairs(config.out), config.out / DIALOGUES)
+    with out.write("config.toml") as file:
+        save(config, file)
+
+
+def outcome_of(target: Path | str) -> MineOutcome:
     """The outcome of an earlier run, read from its folder."""
-    record = read_json(folder / FUNNEL)
+    folder = open_folder(target)
+    record = read_json_from(folder, FUNNEL)
     funnel = Funnel(**{name: record[name] for name in ("messages", "removed", "kept", "pairs")})
     problems = Problems(record["damaged lines"], record["damaged examples"])
-    dialogues = folder / DIALOGUES
-    pairs = dialogues if dialogues.is_file() else folder / PAIRS
+    if isinstance(target, Path):
+        dialogues = target / DIALOGUES
+        pairs: Path | str = dialogues if dialogues.is_file() else target / PAIRS
+    else:
+        pairs = folder.location(PAIRS)
     return MineOutcome(funnel, problems, record["subwords"], pairs, record["whole"])
 
 
@@ -184,21 +261,26 @@ def _engine(config: MineConfig, job: MiningJob) -> Engine:
     return Pool(config.workers or os.cpu_count() or 1)
 
 
-def _job(config: MineConfig) -> MiningJob:
+def _job(config: MineConfig, out: Folder) -> MiningJob:
     get_schema("messages", config.fields)  # rejects unknown field names
     targets = (config.source,) if isinstance(config.source, str) else config.source
-    sources = find_sources(targets, schema=config.format, fields=config.fields, spool=config.out / WORK)
+    sources = find_sources(targets, schema=config.format, fields=config.fields, work=out.subfolder(WORK))
     if config.classifier:
         safety_of(config).load()  # a wrong name fails now
     if config.subwords:
         read_subwords(config.subwords)  # fails now rather than after reading all messages
+    total = sum(source.estimated_bytes for source in sources)
     return MiningJob(
-        out=config.out,
+        out=out,
         sources=tuple(sources),
         rules=MiningRules(**config.model_dump(include=set(MiningRules.model_fields))),
-        buckets=config.buckets or 1 + sum(source.estimated_bytes for source in sources) // _BUCKET_BYTES,
+        plan=make_plan(
+            total, block_bytes=config.block_bytes, memory=config.worker_memory << 20, buckets=config.buckets
+        ),
         block_bytes=config.block_bytes,
         fields=config.fields,
+        keep=config.keep,
+        by_parents=total > MIN_BYTES and not all(source.names_threads for source in sources),
         cleaning=Cleaning(config.edits, config.links),
         subwords=config.subwords,
         vocabulary=config.vocabulary,
@@ -244,13 +326,16 @@ def _manifest(job: MiningJob) -> dict[str, Json]:
         "lexicon": hashlib.sha256(phrases).hexdigest() if job.unsafe_phrases else None,
         "cleaning": asdict(job.cleaning),
         "fields": dict(job.fields),
+        "keep": list(job.keep),
+        "by parents": job.by_parents,
         "whole": job.whole,
-        "buckets": job.buckets,
+        "buckets": job.plan.buckets,
         "block bytes": job.block_bytes,
+        "layout": job.plan.as_json(),
     }
 
 
-def _write_funnel(out: Path, result: MiningResult) -> None:
+def _write_funnel(out: Folder, result: MiningResult) -> None:
     record = asdict(result.funnel) | {
         "whole": result.whole,
         "damaged lines": result.problems.count,
@@ -258,30 +343,29 @@ def _write_funnel(out: Path, result: MiningResult) -> None:
         "subwords": result.subwords,
         "version": __version__,
     }
-    write_json(out / FUNNEL, record, durable=True)
+    write_json_to(out, FUNNEL, record, durable=True)
 
 
-def _clear(out: Path) -> None:
+def _clear(out: Folder) -> None:
     """Remove what an earlier run wrote into the folder, and nothing else."""
-    if (out / MANIFEST).is_file() and not {"inputs", "rules"} <= set(read_json(out / MANIFEST)):
+    files = out.sizes()
+    if MANIFEST in files and not {"inputs", "rules"} <= set(read_json_from(out, MANIFEST)):
         raise UsageError(
-            f"{out} holds something else than mined pairs, by its {MANIFEST}.", hint="Choose another folder with --out."
+            f"{out.location()} holds something else than mined pairs, by its {MANIFEST}.",
+            hint="Choose another folder with --out.",
         )
-    for name in (FUNNEL, MANIFEST, DIALOGUES, SUBWORDS):
-        (out / name).unlink(missing_ok=True)
-    for folder in (out / PAIRS, out / WHOLE):
-        _remove_files(folder, _SHARD)
-    _remove_files(out / WORK, _WORKING_FILE)
+    out.remove(name for name in (FUNNEL, MANIFEST, DIALOGUES, SUBWORDS) if name in files)
+    for kind in (PAIRS, WHOLE):
+        _remove_files(out.subfolder(kind), _SHARD)
+    _remove_files(out.subfolder(WORK), _WORKING_FILE)
 
 
-def _remove_files(folder: Path, names: re.Pattern[str]) -> None:
+def _remove_files(folder: Folder, names: re.Pattern[str]) -> None:
     """Remove the files of these names, and the folder if nothing else is in it."""
-    if folder.is_dir():
-        for file in folder.iterdir():
-            if file.is_file() and names.fullmatch(file.name):
-                file.unlink()
-        if not any(folder.iterdir()):
-            folder.rmdir()
+    folder.remove([name for name in folder.sizes() if names.fullmatch(name)])
+    path = Path(folder.location())
+    if folder.is_local and path.is_dir() and not any(path.iterdir()):
+        path.rmdir()
 
 
 def read_messages(source: str, problems: Problems | None = None) -> Iterator[Message]:

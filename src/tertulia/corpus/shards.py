@@ -80,14 +80,17 @@ def read_parquet(path: Path, *, row_groups: Sequence[int] | None = None) -> Iter
 
 
 def mined_dialogue(row: dict[str, Json]) -> Dialogue:
-    """A row of a mined shard, a pair or a dialogue from root to leaf; each turn names its message."""
+    """A row of a mined shard, a pair or a dialogue from root to leaf; each turn names its message. Time and further
+    fields, where they are known, are those of the last message."""
     if "response" in row:
         texts, ids = [*row["context"], row["response"]], [*row["context_ids"], row["id"]]
     else:
         texts, ids = row["texts"], row["ids"]
     messages = zip(row["authors"], texts, ids, strict=True)
     turns = tuple(Turn(author, text, source=(name,)) for author, text, name in messages)
-    return Dialogue(id=row["id"], turns=turns, meta={"thread": row["thread"]})
+    kept = json.loads(row["kept"]) if row.get("kept") else {}
+    time = {} if row.get("time") is None else {"time": row["time"]}
+    return Dialogue(id=row["id"], turns=turns, meta={**kept, "thread": row["thread"], **time})
 
 
 def _groups(dialogues: Iterable[Dialogue], rows: int) -> Iterator[list[Dialogue]]:

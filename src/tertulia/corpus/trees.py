@@ -147,4 +147,5 @@ def _pair(message: Message, parents: Parents, texts: dict[MessageKey, str], cont
     while len(path) <= context and (parent := parents[_key(path[-1])]):
         path.append(parent)
     turns = tuple(Turn(m.author, texts[_key(m)], source=(m.id,)) for m in reversed(path))
-    return Dialogue(id=message.id, turns=turns, meta={"thread": message.thread})
+    time = {} if message.time is None else {"time": float(message.time)}
+    return Dialogue(id=message.id, turns=turns, meta={"thread": message.thread, **time})

@@ -43,7 +43,8 @@ def table(messages: list[Message]) -> pa.Table:
     arrays = {name: pa.array(values, pa.string()) for name, values in columns.items()}
     flags = [MARKED * marked(m) + DELETED * bool(m.meta.get("deleted")) for m in messages]
     hashes = {"text_hash": hash_texts(arrays["text"]), "thread_hash": hash_texts(arrays["thread"])}
-    return pa.table(arrays | {"flags": pa.array(flags, pa.uint8())} | hashes, COLUMNS)
+    kept = {"time": pa.nulls(len(messages), pa.float64()), "kept": pa.nulls(len(messages), pa.string())}
+    return pa.table(arrays | {"flags": pa.array(flags, pa.uint8())} | hashes | kept, COLUMNS)
 
 
 Pairs = list[tuple[tuple[str, str, str], ...]]

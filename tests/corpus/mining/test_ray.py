@@ -2,12 +2,15 @@
 
 import gzip
 from collections.abc import Iterator
+from functools import partial
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tertulia.core.errors import DamagedLine
+from tertulia.corpus.engines.ray import WINDOW, RayEngine
 from tertulia.corpus.mine import mine
 
 from .conftest import config, fingerprint
@@ -41,6 +44,16 @@ def test_an_existing_connection_is_kept_and_errors_keep_their_type(tmp_path: Pat
     truncated.write_bytes(gzip.compress(b'{"id": "a", "text": "hello there"}\n' * 500)[:-12])
     with pytest.raises(DamagedLine, match="cannot be read to its end"):
         mine(config(truncated, tmp_path / "out", engine="ray", subwords=None, strict=True))
+    drawn = 0
+
+    def endless() -> Iterator[int]:
+        nonlocal drawn
+        for drawn in count(1):
+            yield -drawn
+
+    results = RayEngine().map(partial(divmod, 7), endless())
+    assert all(divided in {divmod(7, -n) for n in range(1, drawn + 1)} for divided in islice(results, 3))
+    assert drawn <= WINDOW + 3  # and not one for each of millions of tasks
     assert ray.is_initialized()
     ray.shutdown()
 

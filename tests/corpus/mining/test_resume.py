@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tertulia.artefacts.files import atomic_write, exclusive_lock, remove_unfinished
+from tertulia.artefacts.folders import open_folder
 from tertulia.core.errors import DataError, UsageError
 from tertulia.corpus.mine import MineConfig, mine
 from tertulia.corpus.mining import driver, extract, scatter
@@ -72,8 +73,8 @@ def test_finished_tasks_are_not_run_again(forum: Path, tmp_path: Path, monkeypat
     with pytest.raises(Interrupted):
         mine(config(forum, tmp_path), InterruptAfter("Mining", 3))
     done: list[int] = []
-    monkeypatch.setattr(driver, "scatter", lambda task: pytest.fail("a chunk was read again"))
-    monkeypatch.setattr(driver, "extract_pairs", lambda task: done.append(task.number) or extract.extract_pairs(task))
+    monkeypatch.setattr(driver, "scatter", lambda job, task: pytest.fail("a part was read again"))
+    monkeypatch.setattr(driver, "extract_pairs", lambda job, n: done.append(n) or extract.extract_pairs(job, n))
     mine(config(forum, tmp_path))
     assert len(done) == 5
 
@@ -193,8 +194,9 @@ def test_markers_describe_the_files_written(forum: Path, tmp_path: Path) -> None
     with pytest.raises(Interrupted):
         mine(config(forum, tmp_path), InterruptAfter("Mining", 8))
     work = tmp_path / "_work"
-    chunks = [scatter.ScatterResult(**json.loads(p.read_text())) for p in sorted(work.glob("part-*.json"))]
+    sizes = open_folder(work).sizes()
+    chunks = [scatter.ScatterResult.from_json(json.loads(p.read_text())) for p in sorted(work.glob("part-*.json"))]
     assert sum(chunk.messages for chunk in chunks) == 20_000
-    assert all(chunk.is_intact(work) for chunk in chunks)
+    assert all(chunk.is_intact(sizes) for chunk in chunks)
     buckets = [json.loads(p.read_text()) for p in work.glob("bucket-*.json")]
     assert sum(b["funnel"]["messages"] for b in buckets) == 20_000

@@ -22,7 +22,12 @@ R = TypeVar("R")
 
 
 class Engine(Protocol):
-    """Runs a function on every task. The function is imported by name where it runs; tasks and results are pickled."""
+    """Runs a function on every task.
+
+    The function is imported by name where it runs. What all tasks share belongs to the function, as arguments of a
+    `functools.partial`: the function is sent to each worker once, a task is sent to one worker. Tasks are drawn from
+    their iterator when they can be assigned, so that there may be millions of them.
+    """
 
     def map(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
         """The results as they arrive, in any order; a task whose worker is lost is run again."""

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from tertulia.core.errors import DataError
 from tertulia.corpus.engines.base import ENVIRONMENT
+from tertulia.corpus.engines.worker import FUNCTION, TASK
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -36,6 +37,9 @@ class Pool:
         self._size = workers
         self._idle: list[subprocess.Popen[bytes]] = []
         self._all: list[subprocess.Popen[bytes]] = []
+        self._calls = 0
+        self._call_of: dict[int, int] = {}
+        """The call of `map` whose function a worker has, by process id."""
 
     @property
     def pids(self) -> list[int]:
@@ -44,18 +48,24 @@ class Pool:
 
     def map(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
         """The results as they arrive."""
-        waiting = deque(_Job(task) for task in tasks)
+        self._calls += 1
+        waiting, again = (_Job(task) for task in tasks), deque[_Job]()
         with selectors.DefaultSelector() as selector:
-            while waiting or selector.get_map():
-                while waiting and len(selector.get_map()) < self._size:
-                    self._assign(function, waiting.popleft(), selector)
+            while True:
+                while len(selector.get_map()) < self._size:
+                    job = again.popleft() if again else next(waiting, None)
+                    if job is None:
+                        break
+                    self._assign(function, job, selector)
+                if not selector.get_map():
+                    return
                 for key, _ in selector.select():
                     worker, job = key.data
                     selector.unregister(key.fileobj)
                     try:
                         kind, value = pickle.load(worker.stdout)
                     except (EOFError, OSError, pickle.UnpicklingError):
-                        waiting.appendleft(self._retry(worker, job))
+                        again.append(self._retry(worker, job))
                         continue
                     self._idle.append(worker)
                     yield _result(kind, value)
@@ -70,12 +80,15 @@ class Pool:
             worker.kill()
         for worker in self._all:
             _reap(worker)
-        self._all, self._idle = [], []
+        self._all, self._idle, self._call_of = [], [], {}
 
     def _assign(self, function: Callable[[T], R], job: _Job, selector: selectors.BaseSelector) -> None:
         worker = self._idle.pop() if self._idle else self._start()
         try:
-            pickle.dump((function, job.task), worker.stdin)  # type: ignore[arg-type]
+            if self._call_of.get(worker.pid) != self._calls:
+                pickle.dump((FUNCTION, function), worker.stdin)  # type: ignore[arg-type]
+                self._call_of[worker.pid] = self._calls
+            pickle.dump((TASK, job.task), worker.stdin)  # type: ignore[arg-type]
             worker.stdin.flush()  # type: ignore[union-attr]
         except OSError:
             pass  # it died while idle: its output has ended, which the selector reports
@@ -91,6 +104,7 @@ class Pool:
 
     def _retry(self, worker: subprocess.Popen[bytes], job: _Job) -> _Job:
         self._all.remove(worker)
+        self._call_of.pop(worker.pid, None)
         worker.kill()
         code = _reap(worker)
         if job.attempts + 1 == ATTEMPTS:
@@ -116,6 +130,8 @@ def _result(kind: str, value: Any) -> Any:
     if kind == "rejected":
         message, hint = value
         raise DataError(message, hint=hint)
+    if kind == "system":
+        raise OSError(*value)
     if kind == "failed":
         raise RuntimeError(f"A worker failed:\n{value}")
     return value

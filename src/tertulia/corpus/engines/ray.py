@@ -1,8 +1,12 @@
-"""Tasks on a Ray cluster: the same functions, on many machines that share a disk. Needs the extra `ray`."""
+"""Tasks on a Ray cluster: the same functions, on many machines. Needs the extra `ray`.
+
+The machines need not share a disk if what is read and written lies in an object store.
+"""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
+from itertools import islice
 from typing import Any, TypeVar
 
 from tertulia.core.errors import MissingExtra, TertuliaError
@@ -10,6 +14,15 @@ from tertulia.corpus.engines.base import ENVIRONMENT
 
 T = TypeVar("T")
 R = TypeVar("R")
+WINDOW = 512
+"""Tasks that are submitted and not finished at a time, at least: a driver with millions of tasks holds only these."""
+_PER_CORE = 4
+"""The same for each core of a large cluster, so that no core waits for the driver."""
+
+
+def _call(function: Callable[[T], R], task: T) -> R:
+    """What Ray runs: the function comes out of its object store, once per machine, and is not sent with every task."""
+    return function(task)
 
 
 class RayEngine:
@@ -36,18 +49,22 @@ class RayEngine:
 
     def map(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
         """The results as they arrive."""
-        remote = self._ray.remote(function).options(num_cpus=1, max_retries=10)
-        waiting = [remote.remote(task) for task in tasks]
+        remote = self._ray.remote(_call).options(num_cpus=1, max_retries=10)
+        shared = self._ray.put(function)
+        submitted = (remote.remote(shared, task) for task in tasks)
+        window = max(WINDOW, _PER_CORE * int(self._ray.cluster_resources().get("CPU", 0)))
+        waiting = list(islice(submitted, window))
         while waiting:
             done, waiting = self._ray.wait(waiting, num_returns=1)
             yield from self._results(done)
+            waiting += islice(submitted, len(done))
 
     def _results(self, done: list[Any]) -> Iterator[Any]:
         try:
             yield from self._ray.get(done)
         except self._ray.exceptions.RayTaskError as error:
             cause = error.cause
-            raise cause if isinstance(cause, TertuliaError) else error from None
+            raise cause if isinstance(cause, TertuliaError | OSError) else error from None
 
     def restart_workers(self) -> None:
         """Ray manages its workers itself."""

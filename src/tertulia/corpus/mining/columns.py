@@ -5,7 +5,7 @@ are tested by comparison, not by table lookup, because processors compare 32 byt
 so `byte - low < count` tests a range with a single comparison.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,13 +48,57 @@ def contiguous(column: Any) -> Any:
     """A column as a single Arrow array."""
     if not isinstance(column, pa.ChunkedArray):
         return column
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.nulls(0, column.type)])
+
+
+_ARROW_TYPES = {"int32": pa.int32(), "int64": pa.int64(), "uint64": pa.uint64(), "float64": pa.float64()}
+
+
+def to_arrow(values: npt.NDArray[Any]) -> Any:
+    """Numbers or flags as an Arrow array, numbers without a copy.
+
+    `pa.array` would do, but imports pandas, if that is installed, for half a second in every worker.
+    """
+    if values.dtype == np.bool_:
+        return pa.Array.from_buffers(
+            pa.bool_(), len(values), [None, pa.py_buffer(np.packbits(values, bitorder="little"))]
+        )
+    kind = _ARROW_TYPES[values.dtype.name]
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def numbers_of(column: Any) -> npt.NDArray[Any]:
+    """The numbers of a column without nulls; `to_numpy` would import pandas, too."""
+    array = contiguous(column)
+    dtype = np.dtype(str(array.type))
+    return np.frombuffer(array.buffers()[1] or b"", dtype)[array.offset : array.offset + len(array)]
+
+
+def flags_of(column: Any) -> Flags:
+    """The flags of a column without nulls."""
+    array = contiguous(column)
+    packed = np.frombuffer(array.buffers()[1] or b"", np.uint8)
+    bits = np.unpackbits(packed, count=array.offset + len(array), bitorder="little")
+    return np.asarray(bits[array.offset :].view(np.bool_))
+
+
+def strings_to_arrow(texts: Sequence[str]) -> StringArray:
+    """Texts as an Arrow array; for the same reason."""
+    encoded = [text.encode() for text in texts]
+    offsets = np.zeros(len(encoded) + 1, np.int32)
+    np.cumsum(np.fromiter(map(len, encoded), np.int32, len(encoded)), out=offsets[1:])
+    return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded)))
+
+
+_EMPTY = strings_to_arrow([""])[0]
+FALSE = to_arrow(np.zeros(1, np.bool_))[0]
+"""Arrow's scalars, which it would import pandas to make."""
 
 
 def texts_of(array: StringArray) -> Texts:
     """The bytes of a string array; null rows are empty, whatever bytes the buffer holds for them."""
     if array.null_count:
-        array = array.fill_null("")
+        array = array.fill_null(_EMPTY)
     offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
     data = array.buffers()[2]
     flat = np.frombuffer(data, np.uint8) if data else np.zeros(0, np.uint8)

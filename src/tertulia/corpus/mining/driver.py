@@ -1,51 +1,79 @@
-"""The order of the stages, the same for every engine: scatter, learn subwords, find repeats, extract, sum up.
+"""The order of the stages, the same for every engine: scatter, learn subwords, find repeats, merge, extract, sum up.
 
 A run may be killed at any point. Finished tasks have markers, unfinished ones have none, and a rerun does the rest. The
-folder `_work` with all intermediate files is removed once the funnel, which is written last, is there.
+driver holds an index of the segments and a line of counts per part, and no task before it is assigned: its memory
+grows by a few kilobytes per part. The folder `_work` with all intermediate files is removed once the funnel, which is
+written last, is there.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from tertulia.artefacts.files import atomic_write, remove_unfinished
+from tertulia.artefacts.folders import DiskFolder, Folder
 from tertulia.core.codec import Problems
 from tertulia.core.errors import DamagedLine, DataError
 from tertulia.core.progress import Progress
 from tertulia.core.safety import SafetyConfig
 from tertulia.corpus.engines.base import Engine
 from tertulia.corpus.engines.memory import release_memory
-from tertulia.corpus.mining.extract import ExtractResult, ExtractTask, extract_pairs, finished_extract
-from tertulia.corpus.mining.pairs import PAIRS, WHOLE
+from tertulia.corpus.mining.extract import (
+    REPEATED,
+    SUBWORDS,
+    ExtractJob,
+    ExtractResult,
+    extract_pairs,
+    finished_extract,
+    marker_name,
+)
+from tertulia.corpus.mining.manifest import check_unchanged, manifest_digest
+from tertulia.corpus.mining.merge import MergeJob, MergeResult, MergeTask, finished_merge, merge
+from tertulia.corpus.mining.plan import Layout
 from tertulia.corpus.mining.reading import lines_before
-from tertulia.corpus.mining.repeats import RepeatsTask, find_repeats
-from tertulia.corpus.mining.scatter import ScatterResult, ScatterTask, finished_scatter, read_sample, scatter
+from tertulia.corpus.mining.repeats import RepeatsJob, find_repeats
+from tertulia.corpus.mining.scatter import (
+    ScatterJob,
+    ScatterResult,
+    ScatterTask,
+    finished_scatter,
+    read_sample,
+    scatter,
+)
 from tertulia.corpus.mining.schemas import Cleaning
+from tertulia.corpus.mining.segments import SegmentIndex, index_of
 from tertulia.corpus.mining.sources import Source, chunks_of
+from tertulia.corpus.mining.threads import ADVICE, THREADS, find_threads, links_name, list_links, thread_hashes
 from tertulia.corpus.rules import MiningRules, UnsafeMode
 from tertulia.corpus.subwords import SubwordCounter, read_subwords, train_subwords
 from tertulia.corpus.trees import Funnel
 
 WORK = "_work"
-SUBWORDS = "subwords.model"
 _LARGE = 1 << 30
 """Bytes of input above which restarting the workers after reading costs less than the memory they hold on to."""
-_RANGE_BYTES = 256 << 20
-"""Bytes of input per range of text hashes: about 20 MB of hashes at a time."""
+
+_STRAGGLER = 8
+"""A task that is this many times as large as others is worth a word."""
+_MAX_THREADLESS = 400_000
+"""Messages without a thread that may be one thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class MiningJob:
     """Everything that determines the results."""
 
-    out: Path
+    out: Folder
     sources: tuple[Source, ...]
     rules: MiningRules
-    buckets: int
+    plan: Layout
     block_bytes: int
     fields: Mapping[str, str] = field(default_factory=dict)
+    keep: tuple[str, ...] = ()
+    by_parents: bool = False
+    """Whether the threads of messages that name none are found by their parents."""
     cleaning: Cleaning = field(default_factory=Cleaning)
     subwords: Path | None = None
     vocabulary: int = 8000
@@ -57,19 +85,14 @@ class MiningJob:
     whole: bool = False
 
     @property
-    def work(self) -> Path:
+    def work(self) -> Folder:
         """The folder for everything that is not a result."""
-        return self.out.resolve() / WORK
+        return self.out.subfolder(WORK)
 
     @property
     def estimated_bytes(self) -> int:
         """About how many bytes of JSON lines there are."""
         return sum(source.estimated_bytes for source in self.sources)
-
-    @property
-    def ranges(self) -> int:
-        """Into how many ranges the hashes of texts are split."""
-        return 1 + self.estimated_bytes // _RANGE_BYTES
 
 
 @dataclass(slots=True)
@@ -84,40 +107,36 @@ class MiningResult:
 
 def run_stages(job: MiningJob, engine: Engine, progress: Progress, *, strict: bool = False) -> MiningResult:
     """Do whatever is not done yet."""
-    for kind in (PAIRS, WHOLE)[: 1 + job.whole]:
-        (job.out / kind).mkdir(parents=True, exist_ok=True)
     parts, problems = _scatter(job, engine, progress, strict)
     counter = _subwords(job, parts, progress)
-    repeated = _repeats(job, parts, engine, progress)
+    _repeats(job, parts, engine, progress)
+    indices = _merge(job, parts, engine, progress)
     if job.estimated_bytes > _LARGE:
         engine.restart_workers()
-    funnel, whole = _extract(job, parts, repeated, engine, progress)
-    remove_unfinished(job.out)  # left by a node that was lost on the way
+    funnel, whole = _extract(job, indices, engine, progress)
+    if isinstance(job.out, DiskFolder):
+        job.out.remove_unfinished()  # left by a node that was lost on the way
     return MiningResult(funnel, problems, counter.vocabulary, whole)
 
 
 def _scatter(job: MiningJob, engine: Engine, progress: Progress, strict: bool) -> tuple[list[ScatterResult], Problems]:
-    chunks = [chunk for source in job.sources for chunk in chunks_of(source, size=job.block_bytes)]
     sample_rate = 0.0 if job.subwords or not job.estimated_bytes else job.sample / job.estimated_bytes
-    tasks = [
-        ScatterTask(
-            number,
-            chunk,
-            str(job.work),
-            job.buckets,
-            job.ranges,
-            job.block_bytes,
-            dict(job.fields),
-            job.cleaning,
-            sample_rate,
-            job.seed,
-        )
-        for number, chunk in enumerate(chunks)
-    ]
+    shared = ScatterJob(
+        job.work, job.plan, job.block_bytes, dict(job.fields), job.cleaning, sample_rate, job.seed, job.keep
+    )
+    chunks = (chunk for source in job.sources for chunk in chunks_of(source, size=job.plan.part_bytes))
+    tasks = [ScatterTask(number, chunk) for number, chunk in enumerate(chunks)]
+    if job.by_parents:
+        _threads(job, shared, tasks, engine, progress)
+        shared = replace(shared, thread_hashes=partial(thread_hashes, _digest(job.work, THREADS)))
     progress.step("Reading messages", total=len(tasks))
-    done = {task.number: result for task in tasks if (result := finished_scatter(task))}
+    _tell_straggler(job.plan, tasks, progress)
+    sizes = job.work.sizes()
+    done = {task.number: result for task in tasks if (result := finished_scatter(job.work, task, sizes))}
     progress.advance(len(done))
-    for result in engine.map(scatter, [task for task in tasks if task.number not in done]):
+    # The largest first: it would be the last to end.
+    order = sorted(tasks, key=lambda task: (-task.chunk.estimated_bytes, task.number))
+    for result in engine.map(partial(scatter, shared), (task for task in order if task.number not in done)):
         done[result.number] = result
         progress.advance()
         if strict and result.damaged:
@@ -126,77 +145,144 @@ def _scatter(job: MiningJob, engine: Engine, progress: Progress, strict: bool) -
     if not sum(result.messages for result in done.values()):
         names = ", ".join(source.name for source in job.sources)
         raise DataError(f"There are no messages in {names}.", hint="Messages are records with an id and a text.")
+    threadless = sum(result.threadless for result in done.values())
+    if threadless > _MAX_THREADLESS and not job.by_parents:
+        raise DataError(
+            f"{threadless:,} messages have no thread, and would have to be in memory at once as one thread.",
+            hint=ADVICE,
+        )
     return [done[task.number] for task in tasks], problems
 
 
+def _threads(job: MiningJob, shared: ScatterJob, tasks: list[ScatterTask], engine: Engine, progress: Progress) -> None:
+    sizes = job.work.sizes()
+    if THREADS not in sizes:
+        progress.step("Finding threads", total=len(tasks))
+        remaining = (task for task in tasks if links_name(task.number) not in sizes)
+        for _ in engine.map(partial(list_links, shared), remaining):
+            progress.advance()
+        find_threads(job.work, len(tasks))
+        release_memory(above=0)
+
+
+def _tell_straggler(plan: Layout, tasks: list[ScatterTask], progress: Progress) -> None:
+    """A compressed file that cannot be divided keeps one worker busy while the others wait."""
+    largest = max((task.chunk for task in tasks), key=lambda chunk: chunk.estimated_bytes, default=None)
+    if largest and largest.source.is_compressed and largest.estimated_bytes > _STRAGGLER * plan.part_bytes:
+        progress.note(
+            f"{largest.source.name} is one packed stream, about {largest.estimated_bytes / 1e9:.1f} GB unpacked, "
+            "which one worker reads alone"
+        )
+
+
 def _problems(tasks: list[ScatterTask], done: Mapping[int, ScatterResult], strict: bool) -> Problems:
-    """The damaged lines of all chunks, numbered within their file; if strict, the first one raises."""
+    """The damaged lines of all parts, numbered within their file; if strict, the first one raises."""
     problems = Problems()
+    source, before = None, 0
     for task in tasks:
+        if task.chunk.source is not source:
+            source, before = task.chunk.source, 0
         result = done.get(task.number)
-        if result is None or not result.damaged:
+        if result is None:  # only if strict: the lines before another part have to be counted
+            before = -1
             continue
-        before = lines_before(task.chunk) if len(problems.examples) < problems.keep else 0
+        if result.damaged and before < 0:
+            before = lines_before(task.chunk)
         for line, why in result.examples:
             error = DamagedLine(task.chunk.source.path, before + line, why)
             if strict:
                 raise error
             problems.add(error)
         problems.count += result.damaged - len(result.examples)
+        before += result.lines if before >= 0 else 0
     return problems
 
 
 def _subwords(job: MiningJob, parts: list[ScatterResult], progress: Progress) -> SubwordCounter:
     """The given model, or one learned from the sample; a copy is saved with the results."""
-    path = job.out / SUBWORDS
-    if not path.is_file():
-        if job.subwords:
-            counter = read_subwords(job.subwords)
-        else:
-            sample = [text for result in parts for text in read_sample(result.paths(job.work, "sample"))]
-            progress.step(f"Learning subwords from {len(sample)} messages")
-            counter = train_subwords(sample, vocabulary=job.vocabulary)
-        with atomic_write(path, durable=True) as file:
-            counter.save(file)
-        release_memory(above=0)  # the sample and everything that was counted in it
-    return SubwordCounter(path.read_bytes())
+    try:
+        return SubwordCounter(job.out.read(SUBWORDS))
+    except FileNotFoundError:
+        pass
+    if job.subwords:
+        counter = read_subwords(job.subwords)
+    else:
+        names = [name for part in parts for name, _ in part.of_kind("sample")]
+        sample = list(read_sample(job.work, names))
+        progress.step(f"Learning subwords from {len(sample)} messages")
+        counter = train_subwords(sample, vocabulary=job.vocabulary)
+        del sample
+    with job.out.write(SUBWORDS, durable=True) as file:
+        counter.save(file)
+    release_memory(above=0)  # the sample and everything that was counted in it
+    return SubwordCounter(job.out.read(SUBWORDS))
 
 
-def _repeats(job: MiningJob, parts: list[ScatterResult], engine: Engine, progress: Progress) -> Path:
-    path = job.work / "repeated.npy"
-    if not path.is_file():
-        files = tuple(file for result in parts for file in result.paths(job.work, "hashes"))
-        tasks = [RepeatsTask(number, files, job.rules.max_repeats) for number in range(job.ranges)]
-        progress.step("Counting repeated texts", total=len(tasks))
-        repeated = [np.zeros(0, np.uint64)]
-        for hashes in engine.map(find_repeats, tasks):
-            repeated.append(hashes)
-            progress.advance()
-        with atomic_write(path) as unfinished, unfinished.open("wb") as file:
-            np.save(file, np.sort(np.concatenate(repeated)))
-    return path
+def _repeats(job: MiningJob, parts: list[ScatterResult], engine: Engine, progress: Progress) -> None:
+    if REPEATED in job.work.sizes():
+        return
+    index = _index(parts, "hashes")
+    progress.step("Counting repeated texts", total=job.plan.ranges)
+    repeated = [np.zeros(0, np.uint64)]
+    shared = RepeatsJob(job.work, index, job.rules.max_repeats)
+    for hashes in engine.map(partial(find_repeats, shared), range(job.plan.ranges)):
+        repeated.append(hashes)
+        progress.advance()
+    with job.work.write(REPEATED) as unfinished, unfinished.open("wb") as file:
+        np.save(file, np.sort(np.concatenate(repeated)))
+
+
+def _index(parts: Iterable[ScatterResult], kind: str) -> SegmentIndex:
+    return index_of(file for part in parts for file in part.of_kind(kind))
+
+
+def _merge(job: MiningJob, parts: list[ScatterResult], engine: Engine, progress: Progress) -> tuple[SegmentIndex, ...]:
+    """Where the buckets are, after a second level if the plan has one."""
+    index, partitions = _index(parts, "messages"), job.plan.partitions
+    if not partitions:
+        return (index,)
+    groups = range(-(-len(index.names) // partitions))
+    tasks = (MergeTask(partition, group) for partition in range(partitions) for group in groups)
+    progress.step("Merging", total=partitions * len(groups))
+    sizes, done = job.work.sizes(), dict[MergeTask, MergeResult]()
+
+    def remaining() -> Iterator[MergeTask]:
+        for task in tasks:
+            if previous := finished_merge(job.work, task, sizes):
+                done[task] = previous
+                progress.advance()
+            else:
+                yield task
+
+    for result in engine.map(partial(merge, MergeJob(job.work, job.plan, index)), remaining()):
+        done[result.task] = result
+        progress.advance()
+    return tuple(
+        index_of((task.name, done[task].file) for group in groups for task in [MergeTask(partition, group)])
+        for partition in range(partitions)
+    )
 
 
 def _extract(
-    job: MiningJob, parts: list[ScatterResult], repeated: Path, engine: Engine, progress: Progress
+    job: MiningJob, indices: tuple[SegmentIndex, ...], engine: Engine, progress: Progress
 ) -> tuple[Funnel, int]:
-    tasks = [
-        ExtractTask(
-            number,
-            tuple(file for result in parts for file in result.paths(job.work, "messages")),
-            str(job.work),
-            str(job.out.resolve()),
-            job.rules,
-            str((job.out / SUBWORDS).resolve()),
-            str(repeated),
-            job.unsafe_phrases,
-            job.unsafe,
-            job.safety,
-            job.whole,
-        )
-        for number in range(job.buckets)
-    ]
-    progress.step("Mining", total=len(tasks))
+    digests = (_digest(job.out, SUBWORDS), _digest(job.work, REPEATED))
+    shared = ExtractJob(
+        job.work,
+        job.out,
+        job.plan,
+        indices,
+        job.rules,
+        digests,
+        manifest_digest(job.out),
+        job.unsafe_phrases,
+        job.unsafe,
+        job.safety,
+        job.whole,
+    )
+    for kind in shared.kinds:
+        job.out.subfolder(kind).make()
+    progress.step("Mining", total=job.plan.buckets)
     funnel, whole = Funnel(), 0
 
     def add(result: ExtractResult) -> None:
@@ -205,12 +291,21 @@ def _extract(
         whole += result.whole
         progress.advance()
 
-    remaining = []
-    for task in tasks:
-        if previous := finished_extract(task):
-            add(previous)
-        else:
-            remaining.append(task)
-    for result in engine.map(extract_pairs, remaining):
+    markers = job.work.sizes()
+    sizes = {kind: job.out.subfolder(kind).sizes() for kind in shared.kinds}
+
+    def remaining() -> Iterator[int]:
+        for number in range(job.plan.buckets):
+            if marker_name(number) in markers and (previous := finished_extract(shared, number, sizes)):
+                add(previous)
+            else:
+                yield number
+
+    for result in engine.map(partial(extract_pairs, shared), remaining()):
         add(result)
+    check_unchanged(job.out, shared.manifest)
     return funnel, whole
+
+
+def _digest(folder: Folder, name: str) -> str:
+    return hashlib.sha256(folder.read(name)).hexdigest()

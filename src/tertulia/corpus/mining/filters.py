@@ -5,6 +5,7 @@ rows at once. Cheap rules run first and expensive ones see only the rows that ar
 because a message is charged to the first reason that applies.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tertulia.core.safety import MAX_CHECKED, Judges, SafetyConfig
+from tertulia.core.text import squash
 from tertulia.corpus.mining.columns import (
     Flags,
     Ints,
@@ -23,24 +25,30 @@ from tertulia.corpus.mining.columns import (
     are_letters,
     blocks,
     contiguous,
+    flags_of,
     letters_and_length,
+    numbers_of,
     plain_rows,
     rows_containing,
+    strings_to_arrow,
     texts_of,
+    to_arrow,
 )
 from tertulia.corpus.mining.forest import first_of_each, link_parents, message_keys, with_descendants
 from tertulia.corpus.mining.hashing import Hashes, is_in_sorted
 from tertulia.corpus.mining.lengths import LengthFilter
 from tertulia.corpus.mining.words import UnsafePhrases, shared_with_parent, word_hashes
-from tertulia.corpus.rules import REASONS, URL_PATTERN, MiningRules, UnsafeMode, without_quotes
+from tertulia.corpus.rules import MAX_QUOTE_SEARCH, REASONS, URL_PATTERN, MiningRules, UnsafeMode, without_quotes
 from tertulia.corpus.trees import STRUCTURAL, Funnel
 
 MARKED, DELETED, UNMARKED = 1, 2, 4
 """Bits of the column `flags`; UNMARKED: the source has no marks of unsafe messages."""
 _TEXTS = ("id", "parent", "thread", "author", "text")
-_NUMBERS = (("flags", pa.uint8()), ("text_hash", pa.uint64()), ("thread_hash", pa.uint64()))
-COLUMNS = pa.schema([*((name, pa.string()) for name in _TEXTS), *_NUMBERS])
-"""Messages between the stages; `text_hash` is that of the original text, quotes included."""
+_KEPT = (("flags", pa.uint8()), ("time", pa.float64()), ("kept", pa.string()))
+_HASHES = (("text_hash", pa.uint64()), ("thread_hash", pa.uint64()))
+COLUMNS = pa.schema([*((name, pa.string()) for name in _TEXTS), *_KEPT, *_HASHES])
+"""Messages between the stages; `text_hash` is that of the original text, quotes included, and `kept` a JSON object of
+fields that were asked for."""
 KEPT = 0
 CODES = {reason: code for code, reason in enumerate((*STRUCTURAL, *REASONS, "subtree"), 1)}
 
@@ -53,8 +61,8 @@ class FilterSettings:
     lengths: LengthFilter
     unsafe_phrases: UnsafePhrases | None = None
     unsafe: UnsafeMode = "auto"
-    judges: Judges = field(default_factory=lambda: SafetyConfig().load())
-    """Who decides about messages without marks, or about all."""
+    judges: Callable[[], Judges] = lambda: SafetyConfig().load()
+    """Who decides about messages without marks, or about all; loaded when there are such messages."""
     repeated: Hashes = field(default_factory=lambda: np.zeros(0, np.uint64))
     """Sorted hashes of the texts that occur too often."""
 
@@ -68,6 +76,10 @@ class FilteredMessages:
     authors: StringArray
     texts: StringArray
     """Without quotes of the parent."""
+    times: Any
+    """Seconds since 1970, or null."""
+    kept_fields: StringArray
+    """A JSON object of further fields, or null."""
     parent: Ints
     """Row of the parent; the number of rows where there is none."""
     reasons: npt.NDArray[np.uint8]
@@ -109,53 +121,82 @@ class _Reasons:
 
 def filter_messages(table: pa.Table, settings: FilterSettings) -> FilteredMessages:
     """Apply all rules to a batch of complete threads, whose messages come in corpus order."""
-    keys = message_keys(table["thread_hash"].to_numpy(), contiguous(table["id"]))
+    keys = message_keys(numbers_of(table["thread_hash"]), contiguous(table["id"]))
     first = first_of_each(keys)
     duplicates = 0
     if first is not None:
-        table, keys, duplicates = table.take(pa.array(first)), keys[first], len(keys) - len(first)
+        table, keys, duplicates = table.take(to_arrow(first)), keys[first], len(keys) - len(first)
     column = {name: contiguous(table[name]) for name in COLUMNS.names}
-    parent_keys = message_keys(column["thread_hash"].to_numpy(), column["parent"])
+    parent_keys = message_keys(numbers_of(column["thread_hash"]), column["parent"])
     links = link_parents(keys, parent_keys, column["parent"], column["thread"])
     texts = _remove_quotes(column["text"], links.parent)
     reasons = _Reasons(len(texts))
-    flags = column["flags"].to_numpy()
+    flags = numbers_of(column["flags"])
     reasons.remove(links.invalid, "no parent")
     reasons.remove((flags & DELETED) != 0, "deleted")
-    reasons.remove(_mask(pc.match_substring(column["author"], "bot", ignore_case=True)), "bot")
+    reasons.remove(flags_of(pc.match_substring(column["author"], "bot", ignore_case=True)), "bot")
     checks = [_check_characters(texts[part], settings.rules.min_letters) for part in blocks(len(texts))]
     url, plain, few_letters = (np.concatenate(parts) for parts in zip(*checks, strict=True))
     reasons.remove(url, "url")
     reasons.remove(few_letters, "letters")
-    reasons.remove(is_in_sorted(column["text_hash"].to_numpy(), settings.repeated), "repeated")
+    reasons.remove(is_in_sorted(numbers_of(column["text_hash"]), settings.repeated), "repeated")
     _check_words(reasons, texts, plain, links.parent, settings)
     _check_safety(reasons, texts, flags, settings)
     rest = reasons.remaining  # subword counts are the most expensive check
     bad = settings.lengths.out_of_bounds(
-        texts.take(pa.array(rest)), plain[rest], low=settings.rules.min_subwords, high=settings.rules.max_subwords
+        texts.take(to_arrow(rest)), plain[rest], low=settings.rules.min_subwords, high=settings.rules.max_subwords
     )
     reasons.codes[rest[bad]] = CODES["length"]
     reasons.remove(with_descendants(reasons.codes != KEPT, links.parent), "subtree")
     return FilteredMessages(
-        column["id"], column["thread"], column["author"], texts, links.parent, reasons.codes, duplicates
+        column["id"],
+        column["thread"],
+        column["author"],
+        texts,
+        column["time"],
+        column["kept"],
+        links.parent,
+        reasons.codes,
+        duplicates,
     )
 
 
-def _mask(column: Any) -> Flags:
-    return np.asarray(column.to_numpy(zero_copy_only=False))
-
-
 def _remove_quotes(texts: StringArray, parent: Ints) -> StringArray:
-    """The texts without quotes of the parent. Quotes are rare, so these rows use the reference implementation."""
+    """The texts without quotes of the parent. Rows without a line that begins with ">" cannot have one."""
     raw = texts_of(texts)
-    quoting = rows_containing(raw, np.flatnonzero(raw.data == ord(">"))) & (parent < len(parent))
+    signs = np.flatnonzero(raw.data == ord(">"))
+    signs = signs[_may_begin_line(raw, signs)]
+    quoting = rows_containing(raw, signs) & (parent < len(parent))
     trimmed = pc.utf8_trim_whitespace(texts)
     if not quoting.any():
         return trimmed
-    own = texts.filter(pa.array(quoting)).to_pylist()
-    parents = texts.take(pa.array(parent[quoting])).to_pylist()
-    unquoted = [without_quotes(text, parent_text) for text, parent_text in zip(own, parents, strict=True)]
-    return pc.replace_with_mask(trimmed, pa.array(quoting), pa.array(unquoted, pa.string()))
+    own = texts.filter(to_arrow(quoting)).to_pylist()
+    quoted, position = np.unique(parent[quoting], return_inverse=True)
+    parents = [squash(text) for text in texts.take(to_arrow(quoted)).to_pylist()]
+    unquoted = [without_quotes_of(text, parents[i]) for text, i in zip(own, position.tolist(), strict=True)]
+    return pc.replace_with_mask(trimmed, to_arrow(quoting), strings_to_arrow(unquoted))
+
+
+def _may_begin_line(raw: Texts, positions: Ints) -> Flags:
+    """Whether what precedes a byte is the start of its row, or a byte that white space or ">" may end with."""
+    before = raw.data[positions - 1]  # of the first byte: the last one, but it is the start of a row
+    starts = np.zeros(len(raw.data) + 1, np.bool_)
+    starts[raw.offsets] = True
+    return np.asarray(starts[positions] | (before <= 32) | (before >= 127) | (before == ord(">")))
+
+
+def without_quotes_of(text: str, parent: str) -> str:
+    """`rules.without_quotes` for a parent without superfluous white space; most quote in
+    their first line only, and take a short way.
+
+    >>> without_quotes_of("> the oven  light\\nmine too!", "it was the oven light again")
+    'mine too!'
+    """
+    first, _, rest = text.partition("\n")
+    if ">" in rest or not first.startswith(">") or len(parent) >= MAX_QUOTE_SEARCH:
+        return without_quotes(text, parent)
+    quoted = squash(first.lstrip("> "))
+    return (rest if quoted and quoted in parent else text).strip()
 
 
 def _check_characters(texts: StringArray, min_letters: float) -> tuple[Flags, Flags, Flags]:
@@ -174,7 +215,7 @@ def _has_url(texts: StringArray, flat: Texts) -> Flags:
     inside = dots[are_letters(data[dots + 1]) | are_digits(data[dots + 1])]
     has_url = rows_containing(flat, np.sort(np.concatenate([colons, inside])))
     rows = np.flatnonzero(has_url)
-    has_url[rows] = _mask(pc.match_substring_regex(texts.take(pa.array(rows)), URL_PATTERN))
+    has_url[rows] = flags_of(pc.match_substring_regex(texts.take(to_arrow(rows)), URL_PATTERN))
     return has_url
 
 
@@ -211,18 +252,19 @@ def _check_safety(
     rows = reasons.remaining
     if settings.unsafe == "auto":
         rows = rows[(flags[rows] & UNMARKED) != 0]
-    reasons.codes[rows[_are_unsafe(texts.take(pa.array(rows)), settings.judges)]] = CODES["unsafe"]
+    if len(rows):
+        reasons.codes[rows[_are_unsafe(texts.take(to_arrow(rows)), settings.judges())]] = CODES["unsafe"]
 
 
 def _are_unsafe(texts: StringArray, judges: Judges) -> Flags:
     """What the judges say of each text. The lexicon itself reads only the few that its loose pattern matches."""
     unsafe = np.zeros(len(texts), np.bool_)
-    suspicious = _mask(pc.match_substring_regex(texts, judges.lexicon.loose_pattern))
-    suspicious = suspicious | _mask(pc.greater(pc.utf8_length(texts), MAX_CHECKED))
+    suspicious = flags_of(pc.match_substring_regex(texts, judges.lexicon.loose_pattern))
+    suspicious = suspicious | flags_of(pc.greater(pc.utf8_length(texts), MAX_CHECKED))
     rows = np.flatnonzero(suspicious)
-    unsafe[rows] = [reason is not None for reason in judges.lexicon.reasons(texts.take(pa.array(rows)).to_pylist())]
+    unsafe[rows] = [reason is not None for reason in judges.lexicon.reasons(texts.take(to_arrow(rows)).to_pylist())]
     if judges.classifier:
         rest = np.flatnonzero(~unsafe)
-        reasons = judges.classifier.reasons(texts.take(pa.array(rest)).to_pylist())
+        reasons = judges.classifier.reasons(texts.take(to_arrow(rest)).to_pylist())
         unsafe[rest] = [reason is not None for reason in reasons]
     return unsafe

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tertulia.corpus.mining.columns import Flags, Ints, StringArray
+from tertulia.corpus.mining.columns import FALSE, Flags, Ints, StringArray, flags_of, numbers_of, to_arrow
 from tertulia.corpus.mining.hashing import Hashes, combine, hash_texts, index_in_sorted, is_in_sorted
 
 
@@ -45,12 +45,12 @@ def link_parents(keys: Hashes, parent_keys: Hashes, parents: StringArray, thread
     """
     rows = len(keys)
     order = np.argsort(keys, kind="stable")
-    has_parent = pc.is_valid(parents).to_numpy(zero_copy_only=False)
+    has_parent = flags_of(pc.is_valid(parents))
     ordered = keys[order]
     resolved = has_parent & is_in_sorted(parent_keys, ordered)
     parent = np.full(rows, rows, np.int64)
     parent[resolved] = order[index_in_sorted(parent_keys[resolved], ordered)]
-    to_thread = pc.fill_null(pc.equal(parents, threads), False).to_numpy(zero_copy_only=False)
+    to_thread = flags_of(pc.fill_null(pc.equal(parents, threads), FALSE))
     orphan = has_parent & ~resolved & ~to_thread
     return ParentLinks(parent, orphan | _leads_to_cycle(parent))
 
@@ -154,9 +154,9 @@ def as_lists(paths: Paths, values: pa.Array) -> pa.Array:
     used = np.zeros(len(values), np.bool_)
     used[paths.members] = True
     position = np.cumsum(used, dtype=np.int32) - np.int32(1)  # index of each used row among the used rows
-    unique = values.filter(pa.array(used)).dictionary_encode()
-    indices = unique.indices.to_numpy()[position[paths.members]]
+    unique = values.filter(to_arrow(used)).dictionary_encode()
+    indices = numbers_of(unique.indices)[position[paths.members]]
     return pa.ListArray.from_arrays(
-        pa.array(paths.offsets.astype(np.int32)),
-        pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32()), unique.dictionary),
+        to_arrow(paths.offsets.astype(np.int32)),
+        pa.DictionaryArray.from_arrays(to_arrow(indices), unique.dictionary),
     )

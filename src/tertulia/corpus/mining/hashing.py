@@ -12,7 +12,7 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
-from tertulia.corpus.mining.columns import Bytes, Ints, StringArray, texts_of
+from tertulia.corpus.mining.columns import Bytes, Ints, StringArray, flags_of, texts_of
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -64,6 +64,7 @@ def mix(values: Hashes) -> Hashes:
 def hash_runs(data: Bytes, starts: Ints, ends: Ints) -> Hashes:
     """The hash of each data[start:end]; starts and ends must be non-decreasing and runs must not overlap."""
     hashes = np.empty(len(starts), np.uint64)
+    terms = np.empty(_BLOCK, np.uint64)
     prefix = np.zeros(_BLOCK + 1, np.uint64)  # prefix[k] = sum of the first k terms of the block
     i = 0
     while i < len(starts):
@@ -75,7 +76,8 @@ def hash_runs(data: Bytes, starts: Ints, ends: Ints) -> Hashes:
             i += 1
             continue
         size = int(ends[j - 1]) - base
-        np.cumsum(_CODES[data[base : base + size]] * _POWERS[:size], out=prefix[1 : size + 1])
+        block = np.take(_CODES, data[base : base + size], out=terms[:size], mode="clip")
+        np.cumsum(np.multiply(block, _POWERS[:size], out=block), out=prefix[1 : size + 1])
         low, high = starts[i:j] - base, ends[i:j] - base
         # Dividing by M^low (multiplying by its inverse) makes the hash independent of where the run lies.
         hashes[i:j] = (prefix[high] - prefix[low]) * _INVERSES[low] + (high - low).astype(np.uint64) * _WEIGHTS[63]
@@ -110,7 +112,7 @@ def hash_texts(array: StringArray) -> Hashes:
     texts = texts_of(array)
     hashes = hash_runs(texts.data, texts.offsets[:-1], texts.offsets[1:])
     if array.null_count:
-        hashes[array.is_null().to_numpy(zero_copy_only=False)] = _NULL
+        hashes[flags_of(array.is_null())] = _NULL
     return hashes
 
 

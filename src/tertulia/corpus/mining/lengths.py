@@ -9,13 +9,13 @@ encoded.
 """
 
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import sentencepiece
 
+from tertulia.artefacts.folders import Folder
 from tertulia.corpus.mining.columns import Flags, Ints, StringArray, Texts, are_blanks, blocks, runs_in_rows, texts_of
 from tertulia.corpus.mining.hashing import Hashes, hash_words
 
@@ -83,8 +83,9 @@ class LengthFilter:
         distinct, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
         data = texts.data.tobytes()
         spans = zip(starts[first].tolist(), ends[first].tolist(), strict=True)
-        pieces = self._processor.encode([data[a:b].decode() for a, b in spans], num_threads=1)
-        counts = np.array([min(len(p), _MAX_COUNT) for p in pieces], np.uint16)
+        pieces = self._processor.encode([data[a:b] for a, b in spans], num_threads=1)
+        lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
+        counts = np.minimum(lengths, _MAX_COUNT).astype(np.uint16)
         slots = (distinct & np.uint64(_CACHE_SIZE - 1)).astype(np.int64)
         self._cached_hashes[slots], self._cached_counts[slots] = distinct, counts
         return counts[inverse]
@@ -100,9 +101,10 @@ class LengthFilter:
 
 
 @lru_cache(maxsize=1)
-def load_length_filter(path: str) -> LengthFilter:
-    """The filter for a model file: loaded once per process, so that its cache survives from task to task."""
-    return LengthFilter(Path(path).read_bytes())
+def load_length_filter(folder: Folder, name: str, _digest: str) -> LengthFilter:
+    """The filter for a model file with this digest: loaded once per process, so that its cache survives from task to
+    task."""
+    return LengthFilter(folder.read(name))
 
 
 def _decide(least: Ints, most: Ints, plain: Flags, low: int, high: int) -> tuple[Flags, Flags]:

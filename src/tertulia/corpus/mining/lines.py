@@ -12,13 +12,18 @@ import orjson
 import polars as pl
 
 from tertulia.core.dialogue import Json
-from tertulia.corpus.mining.schemas import FIELDS, Cleaning, Schema, columns
+from tertulia.corpus.mining.schemas import TEXT_FIELDS, Cleaning, Schema, columns
 
 _SURROGATES = re.compile(rb"\\u[dD](?:[89abAB]..(?:\\u[dD][c-fC-F]..)?|[c-fC-F]..)", re.DOTALL)
 """An escaped surrogate pair, or a single surrogate."""
+_SURROGATE = re.compile(rb"\\u[dD]")
+"""The start of either: quick to find out that there is none."""
 
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+MAX_LINE = 1 << 20
+"""Bytes of the longest line, and of the longest text: the memory for one message is bounded by this."""
+TOO_LONG = f"it is longer than {MAX_LINE:,} bytes"
 
 
 class Damage(NamedTuple):
@@ -39,18 +44,28 @@ class ParsedBlock(NamedTuple):
 
 def parse_lines(block: bytes, schema: Schema, cleaning: Cleaning) -> ParsedBlock:
     """The messages of a block of complete lines, and what is wrong with the other lines."""
+    if _may_have_long_line(block):
+        return _parse_line_by_line(block, schema, cleaning)
     try:
         frame = columns(schema, pl.read_ndjson(block, schema=schema.polars), cleaning)
     except pl.exceptions.PolarsError:
         return _parse_line_by_line(block, schema, cleaning)
     complete = not frame["id"].null_count() and not frame["text"].null_count()
-    if complete and not (_has_zeros(frame) and _has_lone_surrogate(block)):
+    if complete and not (_SURROGATE.search(block) and _has_zeros(frame) and _has_lone_surrogate(block)):
         return ParsedBlock(frame, [])
     return _parse_line_by_line(block, schema, cleaning)
 
 
+def _may_have_long_line(block: bytes) -> bool:
+    """Whether half the longest line fits between two line breaks somewhere."""
+    half = MAX_LINE // 2
+    return len(block) > MAX_LINE and any(
+        block.find(b"\n", start, start + half) < 0 for start in range(0, len(block) - half, half)
+    )
+
+
 def _has_zeros(frame: pl.DataFrame) -> bool:
-    return any(frame[name].str.contains("\0", literal=True).any() for name in FIELDS)
+    return any(frame[name].str.contains("\0", literal=True).any() for name in TEXT_FIELDS)
 
 
 def _has_lone_surrogate(block: bytes) -> bool:
@@ -72,6 +87,8 @@ def _parse_line_by_line(block: bytes, schema: Schema, cleaning: Cleaning) -> Par
 
 def _readable(line: bytes, schema: Schema) -> bytes:
     """The line in a form that Polars can read; raises ValueError if it is damaged."""
+    if len(line) > MAX_LINE:
+        raise ValueError(TOO_LONG)
     record = _record(line, schema)
     if schema.has_marks and not isinstance(record.get("meta"), dict | None):
         return orjson.dumps(schema.select(record))  # drops a `meta` that is not an object and so marks nothing

@@ -2,34 +2,57 @@
 
 Unlike the manifest of other artefacts it is written first, since it guards work in progress; a mined folder is complete
 once its funnel, which is written last, is there.
+
+On a disk one run at a time holds the lock of a folder. A store has no lock, and needs none for runs with the same
+manifest: every file follows from the manifest and its own name, so that two runs write the same bytes. The manifest
+itself is written only if there is none, and read back; whoever finds another one stops. A run that is started over
+(--fresh) replaces it, so every task looks at it once more before it writes results, and the driver before it writes
+the funnel.
 """
 
+import hashlib
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
-from tertulia.artefacts.files import read_json, write_json
+import orjson
+
+from tertulia.artefacts.folders import Folder, read_json_from
 from tertulia.artefacts.manifest import MANIFEST
 from tertulia.core.dialogue import Json
-from tertulia.core.errors import UsageError
+from tertulia.core.errors import DataError, UsageError
 
-FORMAT = 3
+FORMAT = 4
 """Raised whenever mining would produce different bytes from the same input and rules."""
 
 
-def check_manifest(folder: Path, manifest: Mapping[str, Json]) -> bool:
+def check_manifest(folder: Folder, manifest: Mapping[str, Json]) -> bool:
     """Whether an earlier run started the folder with this manifest; writes it if there is none, rejects another."""
-    path = folder / MANIFEST
-    if not path.is_file():
-        write_json(path, manifest, durable=True)
-        return False
-    before = read_json(path)
-    if before != manifest:
+    content = orjson.dumps(manifest, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    is_new = folder.create(MANIFEST, content)
+    before = read_json_from(folder, MANIFEST)  # in a store, another run may have been faster
+    if before != orjson.loads(content):
         differences = "; ".join(_differences(before, manifest))
         raise UsageError(
-            f"{folder} was mined with different inputs or settings: {differences}.",
+            f"{folder.location()} was mined with different inputs or settings: {differences}.",
             hint="Choose another folder with --out, or start over in this one with --fresh.",
         )
-    return True
+    return not is_new
+
+
+def manifest_digest(folder: Folder) -> str:
+    """What the manifest says now; empty if there is none."""
+    try:
+        return hashlib.sha256(folder.read(MANIFEST)).hexdigest()
+    except FileNotFoundError:
+        return ""
+
+
+def check_unchanged(folder: Folder, digest: str) -> None:
+    """A store has no lock: a run that was started over by another one must notice, and not mix its results with those
+    of the other."""
+    if not folder.is_local and manifest_digest(folder) != digest:
+        raise DataError(
+            f"Another run has started over in {folder.location()}.", hint="Choose another folder with --out."
+        )
 
 
 def _differences(before: Json, now: Json, where: str = "") -> Iterator[str]:

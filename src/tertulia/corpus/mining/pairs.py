@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 from tertulia.artefacts.files import atomic_write
 from tertulia.core.dialogue import Dialogue
 from tertulia.core.errors import DataError
+from tertulia.corpus.mining.columns import to_arrow
 from tertulia.corpus.mining.filters import FilteredMessages
 from tertulia.corpus.mining.forest import Paths, as_lists
 from tertulia.corpus.shards import mined_dialogue, read_rows
@@ -21,15 +22,19 @@ _TEXT = pa.string()
 _ONCE = pa.dictionary(pa.int32(), _TEXT)
 _LIST = pa.list_(_ONCE)
 _HEAD = (("id", _TEXT), ("thread", _ONCE))
-PAIR_SCHEMA = pa.schema([*_HEAD, ("context", _LIST), ("response", _TEXT), ("context_ids", _LIST), ("authors", _LIST)])
-"""As written; it reads back as plain strings. `authors` are those of the context, then that of the response."""
-WHOLE_SCHEMA = pa.schema([*_HEAD, ("texts", _LIST), ("ids", _LIST), ("authors", _LIST)])
-"""`id` is that of the last message, which has no reply."""
+_TAIL = (("time", pa.float64()), ("kept", _ONCE))
+PAIR_SCHEMA = pa.schema(
+    [*_HEAD, ("context", _LIST), ("response", _TEXT), ("context_ids", _LIST), ("authors", _LIST), *_TAIL]
+)
+"""As written; it reads back as plain strings. `authors` are those of the context, then that of the response; `time` and
+the fields in `kept`, a JSON object, are those of the response."""
+WHOLE_SCHEMA = pa.schema([*_HEAD, ("texts", _LIST), ("ids", _LIST), ("authors", _LIST), *_TAIL])
+"""`id`, `time` and `kept` are those of the last message, which has no reply."""
 
 
 def pair_rows(filtered: FilteredMessages, paths: Paths) -> pa.Table:
     """Replies with their contexts as rows."""
-    context, ends = paths.without_ends(), pa.array(paths.ends)
+    context, ends = paths.without_ends(), to_arrow(paths.ends)
     return pa.table(
         {
             "id": filtered.ids.take(ends),
@@ -38,6 +43,8 @@ def pair_rows(filtered: FilteredMessages, paths: Paths) -> pa.Table:
             "response": filtered.texts.take(ends),
             "context_ids": as_lists(context, filtered.ids),
             "authors": as_lists(paths, filtered.authors),
+            "time": filtered.times.take(ends),
+            "kept": filtered.kept_fields.take(ends).dictionary_encode(),
         },
         PAIR_SCHEMA,
     )
@@ -45,7 +52,7 @@ def pair_rows(filtered: FilteredMessages, paths: Paths) -> pa.Table:
 
 def whole_rows(filtered: FilteredMessages, paths: Paths) -> pa.Table:
     """Dialogues from the root to a leaf as rows."""
-    ends = pa.array(paths.ends)
+    ends = to_arrow(paths.ends)
     return pa.table(
         {
             "id": filtered.ids.take(ends),
@@ -53,29 +60,36 @@ def whole_rows(filtered: FilteredMessages, paths: Paths) -> pa.Table:
             "texts": as_lists(paths, filtered.texts),
             "ids": as_lists(paths, filtered.ids),
             "authors": as_lists(paths, filtered.authors),
+            "time": filtered.times.take(ends),
+            "kept": filtered.kept_fields.take(ends).dictionary_encode(),
         },
         WHOLE_SCHEMA,
     )
 
 
 def write_rows(path: Path, tables: Iterable[pa.Table], schema: pa.Schema) -> int:
-    """Write one shard, each table a row group. Every setting that affects the bytes is explicit here."""
+    """Write one shard, which appears when it is complete."""
+    with atomic_write(path, durable=True) as file:
+        return write_rows_to(file, tables, schema)
+
+
+def write_rows_to(file: Path, tables: Iterable[pa.Table], schema: pa.Schema) -> int:
+    """Write each table as a row group. Every setting that affects the bytes is explicit here."""
     rows = 0
-    with (
-        atomic_write(path, durable=True) as file,
-        pq.ParquetWriter(
-            file,
-            schema,
-            version="2.6",
-            data_page_version="1.0",
-            compression="zstd",
-            compression_level=1,
-            use_dictionary=[f"{f.name}.list.element" if f.type == _LIST else f.name for f in schema if f.type != _TEXT],
-            dictionary_pagesize_limit=1 << 30,
-            write_statistics=False,
-            store_schema=False,  # with it, lists would read back as dictionaries
-        ) as out,
-    ):
+    with pq.ParquetWriter(
+        file,
+        schema,
+        version="2.6",
+        data_page_version="1.0",
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=[
+            f"{f.name}.list.element" if f.type == _LIST else f.name for f in schema if f.type in (_LIST, _ONCE)
+        ],
+        dictionary_pagesize_limit=1 << 30,
+        write_statistics=False,
+        store_schema=False,  # with it, lists would read back as dictionaries
+    ) as out:
         for table in tables:
             if table.num_rows:
                 out.write_table(table, row_group_size=table.num_rows)

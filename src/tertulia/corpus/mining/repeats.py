@@ -4,31 +4,34 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tertulia.artefacts.folders import Folder
+from tertulia.corpus.mining.columns import numbers_of
 from tertulia.corpus.mining.hashing import Hashes, combine, is_in_sorted
 from tertulia.corpus.mining.scatter import HASHES
-from tertulia.corpus.mining.segments import read_segment
+from tertulia.corpus.mining.segments import SegmentIndex, read_segments
 
 
 @dataclass(frozen=True, slots=True)
-class RepeatsTask:
-    """One range of hashes, in all files."""
+class RepeatsJob:
+    """What all tasks share."""
 
-    number: int
-    files: tuple[str, ...]
+    folder: Folder
+    index: SegmentIndex
+    """The ranges in the files of hashes."""
     max_repeats: int
 
 
-def find_repeats(task: RepeatsTask) -> Hashes:
-    """The hashes of texts that occur in more than `max_repeats` messages, sorted.
+def find_repeats(job: RepeatsJob, number: int) -> Hashes:
+    """The hashes, in one range, of texts that occur in more than `max_repeats` messages, sorted.
 
     A message that occurs twice in the input counts once. Deduplicating everything would be slow, so texts are first
     counted with duplicates; only the few that exceed the limit are counted again without them.
     """
-    table = read_segment(task.files, task.number, HASHES)
-    texts, keys = table["text"].to_numpy(), table["key"].to_numpy()
+    table = read_segments(job.folder, job.index.ranges(number), HASHES)
+    texts, keys = numbers_of(table["text"]), numbers_of(table["key"])
     frequent, count = np.unique(texts, return_counts=True)
-    frequent = frequent[count > task.max_repeats]
+    frequent = frequent[count > job.max_repeats]
     recount = is_in_sorted(texts, frequent)
     _, first = np.unique(combine(texts[recount], keys[recount]), return_index=True)
     repeated, count = np.unique(texts[recount][first], return_counts=True)
-    return np.asarray(repeated[count > task.max_repeats])
+    return np.asarray(repeated[count > job.max_repeats])

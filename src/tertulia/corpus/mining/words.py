@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from tertulia.core.text import words
@@ -25,7 +24,9 @@ from tertulia.corpus.mining.columns import (
     are_letters,
     blocks,
     runs_in_rows,
+    strings_to_arrow,
     texts_of,
+    to_arrow,
     to_lower_case,
 )
 from tertulia.corpus.mining.hashing import Hashes, combine, hash_words, is_in_sorted, mix
@@ -50,7 +51,7 @@ def word_hashes(array: StringArray, plain: Flags, rows: Ints) -> WordHashes:
 
 
 def _hash_block(array: StringArray, plain: Flags, rows: Ints) -> WordHashes:
-    texts = texts_of(normalise(array.take(pa.array(rows)), plain[rows]))
+    texts = texts_of(normalise(array.take(to_arrow(rows)), plain[rows]))
     starts, ends, row_indices = word_runs(texts)
     return WordHashes(hash_words(to_lower_case(texts.data), starts, ends), rows[row_indices])
 
@@ -60,7 +61,7 @@ def normalise(array: StringArray, plain: Flags) -> StringArray:
     odd = np.flatnonzero(~plain)
     if not len(odd):
         return array
-    lowered = [text.lower().replace("\u2019", "'") for text in array.take(pa.array(odd)).to_pylist()]
+    lowered = [text.lower().replace("\u2019", "'") for text in array.take(to_arrow(odd)).to_pylist()]
     signs = np.frombuffer("".join(lowered).encode("utf-32-le"), np.uint32).copy()
     ends = np.concatenate([[0], np.cumsum([len(text) for text in lowered])])
     kinds = _kinds_of(signs)
@@ -72,7 +73,7 @@ def normalise(array: StringArray, plain: Flags) -> StringArray:
     signs[(signs >= 128) & ~((kinds == _LETTER) | ((kinds == _MARK) & on_letter))] = ord(" ")
     joined = signs.tobytes().decode("utf-32-le")
     normalised = [joined[a:b] for a, b in pairwise(ends.tolist())]
-    return pc.replace_with_mask(array, pa.array(~plain), pa.array(normalised, array.type))
+    return pc.replace_with_mask(array, to_arrow(~plain), strings_to_arrow(normalised))
 
 
 def _kinds_of(signs: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
@@ -177,6 +178,6 @@ class UnsafePhrases:
 
 
 def _phrase_hashes(phrases: list[str], n: int) -> Hashes:
-    array = pa.array(phrases, pa.string())
+    array = strings_to_arrow(phrases)
     plain = np.array([phrase.isascii() for phrase in phrases])
     return np.sort(ngram_hashes(word_hashes(array, plain, np.arange(len(phrases))), n).hashes)
