@@ -141,7 +141,7 @@ def test_a_killed_server_loses_no_message_that_was_stored_with_its_reply(
         threads = [threading.Thread(target=talk, args=pair) for pair in zip(pages, conversations, strict=True)]
         for thread in threads:
             thread.start()
-        while min((len(told.get(conversation, ())) for conversation in conversations)) < 20:
+        while min(len(told.get(conversation, ())) for conversation in conversations) < 20:
             time.sleep(0.01)
         process.kill()
         for thread in threads:
