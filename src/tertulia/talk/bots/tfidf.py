@@ -139,8 +139,8 @@ class TfidfBot:
         if not from_evidence and not scores.any():
             every, note = range(len(self.index.pairs)), "none of the words are in its data: drew a random reply"
             return self._draw(ask.seed, every, used, note=note)
-        found = [*from_evidence, *self._candidates(scores, _best_first(scores, ask.seed), used)]
-        candidates = tuple(sorted(found, key=lambda candidate: -(candidate.score or 0.0)))
+        both = [*from_evidence, *self._candidates(scores, _best_first(scores, ask.seed), used)]
+        candidates = tuple(sorted(both, key=lambda candidate: -(candidate.score or 0.0)))
         fresh = [candidate for candidate in candidates if candidate.dropped is None]
         if self.filters:
             choice, listed = choose_filtered(self.filters, ask, candidates, listed=self.options.candidates)
