@@ -9,7 +9,6 @@ import pytest
 from tertulia.core.errors import DataError
 from tertulia.study.importers import import_study
 
-PUBLISHED = Path("/work/shared/data/human_eval/fed_data.json")
 DIALOGUE = "User: Hi!\nSystem: Hello.\nUser: How are you?\nSystem: Fine,\nand you?"
 
 
@@ -78,9 +77,8 @@ def test_unknown_formats_are_refused() -> None:
         import_study("[]", "usr")
 
 
-@pytest.mark.skipif(not PUBLISHED.exists(), reason="the published file is not at hand")
-def test_the_published_file_has_its_published_size() -> None:
-    study = import_study(PUBLISHED.read_text(encoding="utf-8"), "fed")
+def test_the_published_file_has_its_published_size(shared_data: Path) -> None:
+    study = import_study((shared_data / "human_eval" / "fed_data.json").read_text(encoding="utf-8"), "fed")
     assert (len(study.units), len(study.ratings)) == (500, 2500)
     assert len({unit.payload["source"] for unit in study.units}) == 125
     assert sum("responses" in unit.payload for unit in study.units) == 375
