@@ -16,10 +16,10 @@ from typing import Protocol, runtime_checkable
 from tertulia.core.config import Config
 from tertulia.core.dialogue import Message
 from tertulia.core.errors import DataError, UsageError
+from tertulia.core.named import make_named
 from tertulia.core.registry import Registry
 from tertulia.core.text import words
 from tertulia.corpus.derived import Removed, turns_of
-from tertulia.corpus.named import make_named
 from tertulia.corpus.readers.base import Item
 
 RULES = Registry("rule", "tertulia.rules")

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from tertulia.core.config import Cli
+from tertulia.core.named import make_named
 from tertulia.core.progress import Progress, Silent
 from tertulia.corpus.derived import DeriveConfig, DeriveCounts, Removed, derive, with_tags
-from tertulia.corpus.named import make_named
 from tertulia.corpus.readers.base import Item
 from tertulia.corpus.taggers import DEFAULT, TAGGERS, Tagger
 

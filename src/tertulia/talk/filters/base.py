@@ -11,10 +11,8 @@ dropped, the one with the lightest reasons is used; if none may be used at all, 
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
-from urllib.parse import unquote
 
-from tertulia.core.config import Config, validate
-from tertulia.core.errors import UsageError
+from tertulia.core.named import make_named
 from tertulia.core.registry import Registry
 from tertulia.core.reply import Ask, Candidate
 
@@ -97,7 +95,7 @@ def make_filters(text: str) -> tuple[Filter, ...]:
     names = [part.strip() for part in text.split(",") if part.strip()]
     if names == [NONE]:
         return ()
-    return tuple(_make_filter(name) for name in names)
+    return tuple(make_named(FILTERS, name) for name in names)
 
 
 def apply_filters(filters: Sequence[Filter], ask: Ask, candidates: Sequence[Candidate]) -> list[FilteredCandidate]:
@@ -136,20 +134,3 @@ def choose(filtered: Sequence[FilteredCandidate], *, fallback: str, attempt: int
     chosen = filtered[index].candidate
     note = f"every candidate was dropped: used the least bad one ({chosen.dropped})"
     return Choice(index, chosen.text, chosen.score, note)
-
-
-def _make_filter(text: str) -> Filter:
-    """One filter from `name:key=value:key=value`; %3A and %2C stand for a colon and a comma in a value."""
-    name, *parameters = text.split(":")
-    kind: type[Config] = FILTERS.get(name.strip())
-    values: dict[str, str] = {}
-    for parameter in parameters:
-        key, equals, value = parameter.partition("=")
-        if not equals:
-            raise UsageError(
-                f"In the filter {text!r}: {parameter!r} is not of the form key=value.",
-                hint="Write parameters as name:key=value, for example too-long:max_words=30.",
-            )
-        values[key.strip()] = unquote(value.strip())
-    made: Filter = validate(kind, values, where=f"the filter {name!r}")  # type: ignore[assignment]
-    return made

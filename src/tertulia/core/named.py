@@ -1,4 +1,4 @@
-"""Taggers and rules by name, with options: `perplexity:model=smollm2`, `shouting:share=0.5`."""
+"""Filters, taggers and rules by name, with options: `too-long:max_words=30`, `shouting:share=0.5`."""
 
 from typing import Any
 from urllib.parse import unquote
@@ -9,7 +9,7 @@ from tertulia.core.registry import Registry
 
 
 def make_named(registry: Registry, text: str) -> Any:
-    """The config that `name:key=value:key=value` describes; %3A stands for a colon in a value."""
+    """The config that `name:key=value:key=value` describes; %3A and %2C stand for a colon and a comma in a value."""
     name, *options = text.split(":")
     kind: type[Config] = registry.get(name.strip())
     values: dict[str, str] = {}
