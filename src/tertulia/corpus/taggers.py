@@ -4,7 +4,6 @@ A tagger is a config that is called with a batch of items and returns a tag by n
 writes and what they mean. Plugins add rows through the entry-point group `tertulia.taggers`.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from importlib import import_module
@@ -15,7 +14,7 @@ import pyarrow.compute as pc
 
 from tertulia.core.config import Config
 from tertulia.core.dialogue import Json
-from tertulia.core.errors import MissingExtra, UsageError
+from tertulia.core.errors import MissingExtra
 from tertulia.core.registry import Registry
 from tertulia.core.safety import MAX_CHECKED, Judges, SafetyConfig, SafetyLexicon
 from tertulia.core.text import ngrams, words_of_each
@@ -32,10 +31,12 @@ TAGGERS.add("repetition", _HERE + "RepetitionTagger", "how much it repeats itsel
 TAGGERS.add("characters", _HERE + "CharacterTagger", "how much of it is letters, and how many turns have links")
 TAGGERS.add("safety", _HERE + "SafetyTagger", "how unsafe its worst turn is")
 TAGGERS.add("pii", _HERE + "PersonalDataTagger", "how many personal data it contains")
-TAGGERS.add("perplexity", _HERE + "PerplexityTagger", "how surprising its replies are to a language model; slow")
+TAGGERS.add(
+    "perplexity",
+    "tertulia.judge.perplexity_tagger:PerplexityTagger",
+    "how surprising its replies are to a language model; slow",
+)
 DEFAULT = ("length", "language", "repetition", "characters", "safety", "pii")
-_LANGUAGE_MODELS = Registry("language model loader")
-_LANGUAGE_MODELS.add("default", "tertulia.judge.reply_resources:language_model", "what metrics of replies use")
 LANGUAGE_CHARACTERS = 400
 """Characters by which a language is identified: more hardly change the result."""
 
@@ -176,34 +177,6 @@ class PersonalDataTagger(Config):
         return [{"pii": sum(sum(scrub(turn.text).counts.values()) for turn in turns_of(item))} for item in items]
 
 
-class PerplexityTagger(Config):
-    """How surprising the replies are to a language model, given what was said before."""
-
-    model: str = ""
-    """smollm2, hf:NAME_OR_FOLDER (with %3A for the colon), or the folder of a generative run."""
-    tags: ClassVar[Mapping[str, TagInfo]] = {
-        "perplexity": TagInfo("double", "per token, of all turns but the first; none if there are none")
-    }
-
-    def __call__(self, items: Sequence[Item], /) -> list[dict[str, Json]]:
-        """The perplexity of each item."""
-        if not self.model:
-            raise UsageError(
-                "The tagger perplexity needs a language model.", hint="For example: --tagger perplexity:model=smollm2"
-            )
-        texts = [[turn.text for turn in turns_of(item)] for item in items]
-        prompts = [tuple(own[:i]) for own in texts for i in range(1, len(own))]
-        replies = [text for own in texts for text in own[1:]]
-        scored = iter(_language_model(self.model).log_likelihoods(prompts, replies))
-        tags: list[dict[str, Json]] = []
-        for own in texts:
-            likelihoods = [likelihood for likelihood in (next(scored) for _ in own[1:]) if likelihood.tokens]
-            total = sum(likelihood.tokens for likelihood in likelihoods)
-            nats = -sum(likelihood.logprob for likelihood in likelihoods)
-            tags.append({"perplexity": round(math.exp(min(nats / total, 50.0)), 3) if total else None})
-        return tags
-
-
 def _lexicon_reasons(lexicon: SafetyLexicon, texts: Sequence[str]) -> list[str | None]:
     """What the lexicon says of each text. It reads only the few that its loose pattern matches, in one pass of RE2."""
     column = pa.array(texts, pa.large_string())
@@ -244,8 +217,3 @@ def _language_identifier() -> Any:
 @lru_cache(maxsize=2)
 def _judges(config: str) -> Judges:
     return SafetyConfig.model_validate_json(config).load()
-
-
-@lru_cache(maxsize=1)
-def _language_model(spec: str) -> Any:
-    return _LANGUAGE_MODELS.get("default")(spec)
