@@ -88,9 +88,13 @@ def read_split(config: RunConfig, split: str, count: int | None) -> list[Dialogu
     return subsample(load_dialogues(config.data, split=split), count, config.seed)
 
 
-def with_revised_personas(dialogues: Sequence[Dialogue], config: RunConfig) -> list[Dialogue]:
-    """The dialogues, `revised_share` of them (drawn by the seed) with their personas in the revised wording."""
-    if config.revised_share and not any(p.revised for dialogue in dialogues for p in dialogue.personas.values()):
+def with_revised_personas(dialogues: Sequence[Dialogue], config: RunConfig, *, required: bool = True) -> list[Dialogue]:
+    """The dialogues, `revised_share` of them (drawn by the seed) with their personas in the revised wording.
+
+    If some are `required`, it is an error that there are none.
+    """
+    revised = any(persona.revised for dialogue in dialogues for persona in dialogue.personas.values())
+    if config.revised_share and required and not revised:
         raise UsageError(
             f"revised_share is {config.revised_share}, but no persona in the split {config.split!r} of {config.data}"
             " has a revised wording.",

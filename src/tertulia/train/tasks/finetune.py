@@ -81,7 +81,7 @@ def read_data(config: FinetuneConfig) -> FinetuneData:
     for source in (config.data, *config.mix):
         dialogues = _read(config.model_copy(update={"data": source}), config.split, config.max_dialogues)
         count += len(dialogues)
-        dialogues = with_revised_personas(dialogues, config)
+        dialogues = with_revised_personas(dialogues, config, required=source == config.data)
         corpora.append(_views(dialogues, config.persona, config.speaker))
         _check(corpora[-1], source, config.split)
     valid_dialogues = _read(config, config.valid_split, config.valid_dialogues)
