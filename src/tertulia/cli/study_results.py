@@ -16,7 +16,7 @@ from tertulia.cli.report import print_report
 from tertulia.cli.study_walk import walk_study
 from tertulia.core.config import Cli, Config, validate
 from tertulia.core.dialogue import Json
-from tertulia.core.errors import DataError, UsageError
+from tertulia.core.errors import DataError, MissingFile, UsageError
 from tertulia.judge.report import RunReport
 from tertulia.judge.runs import check_out, save_run
 from tertulia.store import Database, StudyStore
@@ -44,13 +44,13 @@ IMPORT_THREADS = 16
 def load_study(file: Path, *, items: bool = True) -> tuple[StudyConfig, list[StudyItem]]:
     """A study and its items; the items' path is relative to the study's file."""
     if not file.is_file():
-        raise DataError(f"File not found: {file}", hint="Start with `tertulia study new PRESET > study.toml`.")
+        raise MissingFile(f"File not found: {file}", hint="Start with `tertulia study new PRESET > study.toml`.")
     config = study_from_toml(file.read_text(encoding="utf-8"), str(file))
     if not items or config.items is None:
         return config, []
     path = file.parent / config.items
     if not path.is_file():
-        raise DataError(f"File not found: {path}", hint=f"It is named by 'items' in {file}.")
+        raise MissingFile(f"File not found: {path}", hint=f"It is named by 'items' in {file}.")
     with path.open("rb") as lines:
         return config, read_items(lines, source=str(path))
 
@@ -194,7 +194,7 @@ def import_ratings(settings: ImportConfig, *, as_json: bool) -> None:
     FED has ratings of Meena's, Mitsuku's and people's conversations. It is not SSA: no public release holds SSA labels.
     """
     if not settings.file.is_file():
-        raise DataError(f"File not found: {settings.file}", hint="Download fed_data.json from the FED dataset.")
+        raise MissingFile(f"File not found: {settings.file}", hint="Download fed_data.json from the FED dataset.")
     imported = import_study(settings.file.read_text(encoding="utf-8"), settings.format_, source=str(settings.file))
     name = settings.name or settings.file.stem
     with Database.open(settings.db) as database, Bars() as bars:

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from tertulia.artefacts.files import atomic_write
 from tertulia.core.dialogue import Json
-from tertulia.core.errors import DataError, UsageError
+from tertulia.core.errors import DataError, MissingFile, UsageError
 from tertulia.core.score import Score
 from tertulia.judge.report_data import ItemIndex
 from tertulia.judge.report_texts import ShownTurn, TextView, view
@@ -215,7 +215,7 @@ def read_log(path: Path) -> JudgedRun:
 
 def _load(path: Path) -> dict[str, Json]:
     if not path.is_file():
-        raise DataError(f"File not found: {path}", hint=_HINT)
+        raise MissingFile(f"File not found: {path}", hint=_HINT)
     try:
         log = _load_archive(path) if path.suffix == ".eval" else json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, KeyError, OSError, NotImplementedError, struct.error, zipfile.BadZipFile) as error:

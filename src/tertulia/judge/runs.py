@@ -24,7 +24,7 @@ from tertulia.artefacts.manifest import MANIFEST, is_complete, open_folder, read
 from tertulia.core.command_line import command_line
 from tertulia.core.config import Config
 from tertulia.core.dialogue import Json
-from tertulia.core.errors import DataError, UsageError
+from tertulia.core.errors import DataError, MissingFile, UsageError
 from tertulia.core.estimate import Estimate
 from tertulia.core.score import Score
 from tertulia.corpus.load import SAMPLE, files_of
@@ -249,7 +249,7 @@ def save_run(run: JudgedRun, folder: Path, *, data: Mapping[str, Json] | None = 
 def load_run(folder: Path) -> JudgedRun:
     """Read a judged run; a folder that is incomplete, damaged or of a newer format is an error."""
     if not folder.is_dir():
-        raise DataError(f"Folder not found: {folder}", hint="Give the --out folder of a `tertulia judge` command.")
+        raise MissingFile(f"Folder not found: {folder}", hint="Give the --out folder of a `tertulia judge` command.")
     if not (folder / MANIFEST).exists():
         raise DataError(
             f"{folder} is not a complete judged run: {MANIFEST} is missing.",
