@@ -11,13 +11,17 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import Field
 
 from tertulia.artefacts.files import atomic_write, is_unfinished, unfinished_path
 from tertulia.artefacts.manifest import is_complete, read_about
-from tertulia.core.config import Config
+from tertulia.core.config import Cli, Config
 from tertulia.core.errors import TertuliaError, UsageError
 
+Force = Annotated[bool, Cli("--force"), Field(description="Replace what is in the place of the output.")]
+"""The type of the field `force`."""
 WORK = "_work"
 """The working folder that a killed command leaves in its output; who runs the command again removes it."""
 _PROBE_BYTES = 4096
@@ -37,6 +41,10 @@ class Output:
     """Whether what is there is the result of the same command (path, config), which may replace it."""
     replaces_folders: bool = True
     """Whether `force` covers a folder with contents, or only files."""
+    endings: tuple[str, ...] = ()
+    """How the name must end."""
+    companion: str = ""
+    """Name of a second file that is written beside it, with {stem} for the name of the first."""
 
 
 class MarkedPath(NamedTuple):
@@ -73,6 +81,8 @@ def check_outputs(config: Config, labels: Mapping[str, str] | None = None) -> No
         try:
             _check_kind(path, mark, label)
             _check_existing(path, mark, config, label)
+            if mark.companion:
+                _check_existing(path.with_name(mark.companion.format(stem=path.stem)), mark, config, label)
             _check_writable(path, mark)
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
@@ -111,6 +121,8 @@ def has_manifest_of(folder: Path, expected: Mapping[str, object]) -> bool:
 
 
 def _check_kind(path: Path, mark: Output, label: str) -> None:
+    if mark.endings and path.suffix not in mark.endings:
+        raise UsageError(f"{path} must end in {' or '.join(mark.endings)}.", hint=_other(label))
     if mark.kind == "folder" and path.exists() and not path.is_dir():
         raise UsageError(f"{path} is a file, not a folder.", hint=f"Name another folder with {label}.")
     if mark.kind == "file" and path.is_dir():

@@ -24,7 +24,6 @@ from tertulia.core.progress import Pace, duration
 from tertulia.core.text import visible
 
 
-
 class SafeConsole(Console):
     """A console that shows control characters in texts; its own, for colours and cursors, are not in texts."""
 

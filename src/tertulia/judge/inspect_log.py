@@ -23,7 +23,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tertulia.artefacts.files import atomic_write
+from tertulia.artefacts.outputs import write_output
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError, MissingFile, UsageError
 from tertulia.core.score import Score
@@ -55,9 +55,8 @@ def write_log(run: JudgedRun, path: Path) -> None:
         raise UsageError(
             f"{path} must end in .eval or .json.", hint="Inspect AI tells its formats apart by the ending."
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
     log = log_of(run)
-    with atomic_write(path) as file:
+    with write_output(path) as file:
         if path.suffix == ".json":
             file.write_bytes(_encode(log))
         else:
