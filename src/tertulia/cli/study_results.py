@@ -10,15 +10,17 @@ from typing import Annotated, Literal
 from fastapi import FastAPI
 from pydantic import Field
 
+from tertulia.artefacts.manifest import read_about
+from tertulia.artefacts.outputs import Force, Output, has_manifest_of, write_output
 from tertulia.cli.command import command
 from tertulia.cli.output import Bars, out, print_json
 from tertulia.cli.report import print_report
 from tertulia.cli.study_walk import walk_study
 from tertulia.core.config import Cli, Config, validate
 from tertulia.core.dialogue import Json
-from tertulia.core.errors import DataError, UsageError
+from tertulia.core.errors import DataError, MissingFile, UsageError
 from tertulia.judge.report import RunReport
-from tertulia.judge.runs import check_out, save_run
+from tertulia.judge.runs import KIND, save_run
 from tertulia.store import Database, StudyStore
 from tertulia.store.study_records import StudyRecord, UnitCandidate
 from tertulia.study.config import HUMAN, StudyConfig
@@ -27,7 +29,7 @@ from tertulia.study.export import EXPORT_WRITERS, export_rows
 from tertulia.study.importers import ImportedRating, ImportedStudy, import_study
 from tertulia.study.labels import LabelSet, read_labels
 from tertulia.study.presets import study_from_toml
-from tertulia.study.report import study_report, study_run, study_sections
+from tertulia.study.report import VERB, study_report, study_run, study_sections
 from tertulia.study.simulate import RaterBias, bot_qualities, simulated_raters
 from tertulia.study.units import StudyItem, Unit, bot_names, read_items
 from tertulia.talk.bots.generic import GenericBot
@@ -44,13 +46,13 @@ IMPORT_THREADS = 16
 def load_study(file: Path, *, items: bool = True) -> tuple[StudyConfig, list[StudyItem]]:
     """A study and its items; the items' path is relative to the study's file."""
     if not file.is_file():
-        raise DataError(f"File not found: {file}", hint="Start with `tertulia study new PRESET > study.toml`.")
+        raise MissingFile(f"File not found: {file}", hint="Start with `tertulia study new PRESET > study.toml`.")
     config = study_from_toml(file.read_text(encoding="utf-8"), str(file))
     if not items or config.items is None:
         return config, []
     path = file.parent / config.items
     if not path.is_file():
-        raise DataError(f"File not found: {path}", hint=f"It is named by 'items' in {file}.")
+        raise MissingFile(f"File not found: {path}", hint=f"It is named by 'items' in {file}.")
     with path.open("rb") as lines:
         return config, read_items(lines, source=str(path))
 
@@ -88,13 +90,23 @@ def labels_of(store: StudyStore, record: StudyRecord) -> LabelSet:
     return read_labels(stored_config(record), store.rows(record.id), payloads, store.chats(record.id))
 
 
+def _is_of_study(folder: Path, config: "ReportStudyConfig") -> bool:
+    """Whether a folder has an earlier report of the study."""
+    named = {"kind": KIND, "verb": VERB}
+    return has_manifest_of(folder, named) and config.study in (
+        read_about(folder)["config"]["study"],
+        (read_about(folder)["about"]["data"] or {}).get("study"),
+    )
+
+
 class ReportStudyConfig(Config):
     """Which study to report."""
 
     study: Annotated[str, Cli(argument=True)]
     """Name or id of the study."""
-    out: Path | None = None
+    out: Annotated[Path | None, Output("folder", same=_is_of_study)] = None
     """Write the report into this folder: report.html, report.md, report.json, the plots and all scores."""
+    force: Force = False
     db: str = Field(DB, description=DB_HELP)
 
 
@@ -104,7 +116,6 @@ def report(settings: ReportStudyConfig, *, as_json: bool) -> None:
 
     The folder of --out is a judged run, which `tertulia report` can open again, also beside others.
     """
-    check_out(settings.out)
     with Database.open(settings.db) as database:
         store = StudyStore(database)
         record = find_study(store, settings.study)
@@ -137,8 +148,9 @@ class ExportStudyConfig(Config):
 
     study: Annotated[str, Cli(argument=True)]
     """Name or id of the study."""
-    out: Annotated[Path, Cli("--out -o")]
+    out: Annotated[Path, Cli("--out -o"), Output("file")]
     """File to write; its ending (.csv, .jsonl, .parquet) says the format."""
+    force: Force = False
     history: bool = False
     """Also write answers that were changed or undone."""
     db: str = Field(DB, description=DB_HELP)
@@ -166,7 +178,7 @@ def export(settings: ExportStudyConfig, *, as_json: bool) -> None:
         labels = store.rows(record.id, history=settings.history)
         chats = store.chats(record.id)
         rows = export_rows(stored_config(record), labels, payloads=payloads, chats=chats)
-        with settings.out.open("wb") as file:
+        with write_output(settings.out) as path, path.open("wb") as file:
             writer(counted(), file)
         store.record_event(record.id, "cli", "export", {"rows": count})
     if as_json:
@@ -194,7 +206,7 @@ def import_ratings(settings: ImportConfig, *, as_json: bool) -> None:
     FED has ratings of Meena's, Mitsuku's and people's conversations. It is not SSA: no public release holds SSA labels.
     """
     if not settings.file.is_file():
-        raise DataError(f"File not found: {settings.file}", hint="Download fed_data.json from the FED dataset.")
+        raise MissingFile(f"File not found: {settings.file}", hint="Download fed_data.json from the FED dataset.")
     imported = import_study(settings.file.read_text(encoding="utf-8"), settings.format_, source=str(settings.file))
     name = settings.name or settings.file.stem
     with Database.open(settings.db) as database, Bars() as bars:
@@ -259,8 +271,9 @@ class SimulateConfig(Config):
     """How raters err: leniency, noise (in logits), laziness, failed_attention (shares); and how items differ: items."""
     quality: dict[str, str] = Field(default_factory=dict)
     """How good a bot is, between 0 and 1, as BOT=NUMBER; by default from 0.8 for the first to 0.4 for the last."""
-    out: Path | None = None
+    out: Annotated[Path | None, Output("folder")] = None
     """Write the report into this folder, as `study report` does."""
+    force: Force = False
     db: str | None = None
     """Keep the simulated study in this database; a temporary one by default."""
 
@@ -272,7 +285,6 @@ def simulate(settings: SimulateConfig, *, as_json: bool) -> None:
     The server runs on this machine for as long as it takes. Raters do not read: what they answer follows from the
     quality of the bots and their own biases, so that the report can be compared with the truth.
     """
-    check_out(settings.out)
     config, items = load_study(settings.file)
     bots = bot_names(config, items)
     if any(bot.spec == HUMAN for bot in config.bots):

@@ -55,6 +55,12 @@ class DataError(TertuliaError):
     """A corpus file that is missing, empty or damaged."""
 
 
+class MissingFile(DataError):  # noqa: N818
+    """A file or folder that is named and does not exist: the call is wrong, not the data."""
+
+    exit_code = 2
+
+
 class DamagedLine(DataError):  # noqa: N818
     """A line of a file that cannot be decoded, with its number."""
 
@@ -87,6 +93,12 @@ class StoreError(TertuliaError):
     """The database is locked, unreachable, or has the schema of another version."""
 
 
+class MissingStore(StoreError):  # noqa: N818
+    """A database, a backup or their folder that is named and does not exist."""
+
+    exit_code = 2
+
+
 class PortTaken(TertuliaError):  # noqa: N818
     """Another program is listening on the port to serve on."""
 
@@ -95,6 +107,15 @@ class PortTaken(TertuliaError):  # noqa: N818
             f"Port {port} on {host} is taken by another program.",
             hint=f"Choose another port with --port {port + 1}, or stop that program.",
         )
+
+
+class Interrupted(KeyboardInterrupt):
+    """The user stopped the work (Ctrl-C): what was kept, and how to go on."""
+
+    def __init__(self, kept: str, *, hint: str = "") -> None:
+        super().__init__(kept)
+        self.kept = kept
+        self.hint = hint
 
 
 def close_names(name: str, known: Iterable[str], *, n: int = 3) -> list[str]:

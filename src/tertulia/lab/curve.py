@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field
 
 from tertulia.artefacts.files import read_json, write_json
 from tertulia.artefacts.manifest import is_complete
+from tertulia.artefacts.outputs import Output
 from tertulia.core.codec import Problems
 from tertulia.core.config import Cli
 from tertulia.core.dialogue import Json
@@ -47,7 +48,7 @@ class CurveConfig(RankSettings):
         (100, 300, 1000, 3000), min_length=1
     )
     """Numbers of training dialogues, separated by commas."""
-    out: Path = Path("curve")
+    out: Annotated[Path, Output("folder", "own", marks=(CURVE,))] = Path("curve")
     """Folder for the models, the judged run and the plot; sizes that it already contains are not trained again."""
 
 
@@ -67,7 +68,7 @@ def run_curve(config: CurveConfig, progress: Progress | None = None, problems: P
         _trainer(file, config, progress),
         tasks,
         config,
-        recipe=recipe.model_dump(mode="json", exclude={"out", "resume", SIZE_FIELD}),
+        recipe=recipe.model_dump(mode="json", exclude={"out", "resume", "force", SIZE_FIELD}),
         progress=progress,
     )
 
@@ -154,7 +155,7 @@ def _combined(config: CurveConfig, tasks: Sequence[RankTask], points: Mapping[in
 
 def _check_same_curve(config: CurveConfig, recipe: Mapping[str, Json]) -> None:
     """Record what the curve is of, or check that it is the one in the folder."""
-    judged = config.model_dump(mode="json", exclude={"sizes", "out", "recipe"})
+    judged = config.model_dump(mode="json", exclude={"sizes", "out", "force", "recipe"})
     about: dict[str, dict[str, Json]] = {"judged": judged, "trained": dict(recipe)}
     file = config.out / CURVE
     if not file.is_file():

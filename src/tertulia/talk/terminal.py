@@ -17,6 +17,7 @@ from typing import Annotated, NamedTuple, Protocol
 from pydantic import Field
 
 from tertulia import __version__
+from tertulia.artefacts.outputs import Output
 from tertulia.core.config import Cli, Config
 from tertulia.core.dialogue import Dialogue, Persona, Turn
 from tertulia.core.errors import TertuliaError, UnknownName, UsageError
@@ -45,7 +46,7 @@ class ChatConfig(Config):
     """A folder of .txt, .md and .jsonl files: for each reply, the passages that fit best are retrieved as evidence."""
     seed: int = 0
     """Random seed: the same seed and the same messages give the same conversation."""
-    save: Path | None = None
+    save: Annotated[Path | None, Output("file", "own")] = None
     """Append the conversation to this file of dialogues (JSON lines) when it ends."""
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
 
 from pydantic import Field, create_model
 
+from tertulia.artefacts.outputs import Force, Output
 from tertulia.core.config import Cli, Config, load_toml, validate
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import ConfigError
@@ -21,10 +22,11 @@ class RecipeConfig(Config):
     """The recipe's name, so that the config saved with a run can be trained again."""
     data: str = "sample"
     """A folder of data, or `sample` for the bundled corpus."""
-    out: Path = Path("run")
+    out: Annotated[Path, Output("folder", "own")] = Path("run")
     """Folder for the trained model."""
     resume: bool = False
     """Resume an interrupted run, if the folder has one."""
+    force: Force = False
 
 
 class TrainOptions(Config):
@@ -38,6 +40,8 @@ class TrainOptions(Config):
     """Folder for the trained model; by default the one in the recipe."""
     resume: Annotated[bool | None, Cli("--resume")] = None
     """Resume an interrupted run, if the folder has one."""
+    force: Annotated[bool | None, Cli("--force")] = None
+    """Train again in a folder that has a run, or something else."""
 
 
 C = TypeVar("C", bound=RecipeConfig)

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from tertulia import __version__
 from tertulia.artefacts.files import write_json
+from tertulia.artefacts.outputs import Output
 from tertulia.core.codec import Problems
 from tertulia.core.config import Cli, save
 from tertulia.core.dialogue import Dialogue, Json
@@ -35,7 +36,7 @@ class ChatlogConfig(LoweRules):
 
     source: str = SAMPLE
     """A chat log, a folder of logs, an export of Slack or Discord, or `sample` for the bundled chat room."""
-    out: Path = Path("chatlogs")
+    out: Annotated[Path, Output("folder", "own", marks=(STATS, "dialogues.parquet", "erased.json"))] = Path("chatlogs")
     """Folder for the results."""
     format: str | None = None
     """Format of text logs; detected by default."""
