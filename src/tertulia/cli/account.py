@@ -20,13 +20,6 @@ PASSWORD_VARIABLE = "TERTULIA_ACCOUNT_PASSWORD"
 OPERATOR = "operator"
 """Who changes accounts on the command line, in the audit log."""
 
-app = typer.Typer()
-
-
-@app.callback()
-def account() -> None:
-    """Accounts of researchers: add, list, remove."""
-
 
 class AddAccountConfig(Config):
     """A new account."""
@@ -39,7 +32,6 @@ class AddAccountConfig(Config):
     """Database of the server, as for `tertulia serve`."""
 
 
-@app.command()
 @command(AddAccountConfig, file=False)
 def add(settings: AddAccountConfig, *, as_json: bool) -> None:
     """Add an account. You are asked for its password, unless TERTULIA_ACCOUNT_PASSWORD is set."""
@@ -61,7 +53,6 @@ class ListAccountsConfig(Config):
     """Database of the server, as for `tertulia serve`."""
 
 
-@app.command("list")
 @command(ListAccountsConfig, file=False)
 def list_accounts(settings: ListAccountsConfig, *, as_json: bool) -> None:
     """List the accounts."""
@@ -82,7 +73,6 @@ class RemoveAccountConfig(Config):
     """Database of the server, as for `tertulia serve`."""
 
 
-@app.command()
 @command(RemoveAccountConfig, file=False)
 def remove(settings: RemoveAccountConfig, *, as_json: bool) -> None:
     """Remove an account, and end its sessions. What it did stays in the audit log."""

@@ -25,12 +25,10 @@ from tertulia.corpus.registry import READERS
 from tertulia.corpus.stats import StatsConfig, sample_stats, stats_of
 from tertulia.corpus.write import written_as
 
-app = App()
 _BUNDLED = "the bundled corpus: use this name wherever a corpus is expected"
 _PARQUET = "Tertulia's own dialogues in Parquet"
 
 
-@app.command("list")
 def list_formats(json: AsJson = False) -> None:
     """List the formats that can be read and written, and the corpora that `get` can download."""
     formats = [_format(row.name, row.summary) for row in READERS.rows()]
@@ -73,7 +71,6 @@ def _format(name: str, summary: str) -> dict[str, Json]:
     return {"name": name, "holds": reader.holds, "written": list(written_as(reader)), "summary": summary}
 
 
-@app.command("get")
 @command(GetConfig)
 def get_corpus(settings: GetConfig, *, as_json: bool) -> None:
     """Download, verify and unpack a well-known corpus; each has its own licence."""
@@ -106,7 +103,6 @@ def get_corpus(settings: GetConfig, *, as_json: bool) -> None:
         out.print(f"Show it with: tertulia corpus show {corpus} --format {dataset.format}", markup=False)
 
 
-@app.command()
 @command(ShowConfig)
 def show(settings: ShowConfig, *, as_json: bool) -> None:
     """Show dialogues or exchanges in a readable form."""
@@ -126,7 +122,6 @@ def show(settings: ShowConfig, *, as_json: bool) -> None:
     print_problems(problems)
 
 
-@app.command()
 @command(StatsConfig)
 def stats(settings: StatsConfig, *, as_json: bool) -> None:
     """Compute statistics of a corpus."""
@@ -149,7 +144,6 @@ def stats(settings: StatsConfig, *, as_json: bool) -> None:
     print_problems(problems)
 
 
-@app.command()
 @command(ConvertConfig)
 def convert(settings: ConvertConfig, *, as_json: bool) -> None:
     """Convert a corpus to another format."""
@@ -173,17 +167,6 @@ def convert(settings: ConvertConfig, *, as_json: bool) -> None:
     print_problems(converted.problems)
 
 
-app.command()(split)
-app.command("testset")(ranking_set)
-app.command()(silver)
-app.command()(personas)
-app.command()(dedup)
-app.command()(tag)
-app.command("filter")(filter_items)
-app.command()(push)
-app.command()(card)
-app.command()(mine)
-app.command()(erase)
 
 
 def _holds(settings: ReadConfig) -> Holds:
