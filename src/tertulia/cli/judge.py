@@ -14,6 +14,7 @@ from tertulia.cli.output import Bars
 from tertulia.cli.report import conclude
 from tertulia.core.codec import Problems
 from tertulia.core.dialogue import Json
+from tertulia.core.errors import keeping
 from tertulia.judge.config import JudgeConfig, PerplexityConfig, ProfileConfig, RankConfig, SamplesConfig
 from tertulia.judge.profiles import run_profiles
 from tertulia.judge.rank import run_rank
@@ -56,7 +57,7 @@ def rank(settings: RankConfig, *, as_json: bool) -> None:
 def curve(settings: CurveConfig, *, as_json: bool) -> None:
     """Train a recipe on more and more dialogues and measure hits@1 by training size (Ubuntu paper, figure 3)."""
     problems = Problems()
-    with Bars() as bars:
+    with keeping(f"The sizes that are finished are kept in {settings.out}."), Bars() as bars:
         run = run_curve(settings, bars, problems)
 
     def data() -> Mapping[str, Json]:

@@ -18,7 +18,7 @@ from tertulia.cli.report import print_report
 from tertulia.cli.study_walk import walk_study
 from tertulia.core.config import Cli, Config, validate
 from tertulia.core.dialogue import Json
-from tertulia.core.errors import DataError, MissingFile, UsageError
+from tertulia.core.errors import DataError, MissingFile, TertuliaError, UsageError, keeping
 from tertulia.judge.report import RunReport
 from tertulia.judge.runs import KIND, save_run
 from tertulia.store import Database, StudyStore
@@ -119,12 +119,14 @@ def report(settings: ReportStudyConfig, *, as_json: bool) -> None:
     with Database.open(settings.db) as database:
         store = StudyStore(database)
         record = find_study(store, settings.study)
-        result = make_report(store, record, settings.out)
+        result, failure = make_report(store, record, settings.out)
     print_report(result, as_json=as_json)
+    if failure:
+        raise failure
 
 
-def make_report(store: StudyStore, record: StudyRecord, folder: Path | None) -> RunReport:
-    """The report of a study in the database, which is saved if a folder is given."""
+def make_report(store: StudyStore, record: StudyRecord, folder: Path | None) -> tuple[RunReport, Exception | None]:
+    """The report of a study in the database, which is saved if a folder is given; and why it could not be saved."""
     labels = labels_of(store, record)
     if not labels.labels:
         raise DataError(
@@ -135,12 +137,15 @@ def make_report(store: StudyStore, record: StudyRecord, folder: Path | None) -> 
     notes = [str(event.detail) for event in store.events(record.id) if event.what == "note"]
     sections = study_sections(labels, plots=folder is not None)
     run = study_run(labels, sections, name=record.name, notes=notes, about=about)
-    if folder is not None:
-        run = save_run(run, folder, data={"study": record.id, "digest": record.digest})
-    result = study_report(run, labels, sections)
-    if folder is not None:
+    if folder is None:
+        return study_report(run, labels, sections), None
+    try:
+        saved = save_run(run, folder, data={"study": record.id, "digest": record.digest})
+        result = study_report(saved, labels, sections)
         result.save(folder)
-    return result
+    except (OSError, TertuliaError) as error:
+        return study_report(run, labels, sections), error
+    return result, None
 
 
 class ExportStudyConfig(Config):
@@ -214,7 +219,11 @@ def import_ratings(settings: ImportConfig, *, as_json: bool) -> None:
         if any(study.name == name for study in store.list()):
             raise UsageError(f"There is a study called {name!r} already.", hint="Give another --name.")
         bars.step("Importing", len(imported.ratings))
-        record = store_imported(store, name, imported, bars.advance)
+        with keeping(
+            f"The study {name!r} is in the database without some of its answers.",
+            hint="Import it again with another --name.",
+        ):
+            record = store_imported(store, name, imported, bars.advance)
     answers = sum(len(rating.labels) for rating in imported.ratings)
     if as_json:
         print_json({"id": record.id, "name": name, "units": len(imported.units), "answers": answers})
@@ -311,7 +320,7 @@ def simulate(settings: SimulateConfig, *, as_json: bool) -> None:
                 )
             store.record_event(record.id, "simulate", "note", _describe(bias, qualities, ends))
             units = [Unit(unit.id, unit.bots, unit.payload) for unit in store.units(record.id)]
-            result = make_report(store, record, settings.out)
+            result, failure = make_report(store, record, settings.out)
             done = store.progress(record.id).total.done
     estimate = what_it_asks(config, units)
     pay = config.pay
@@ -320,14 +329,16 @@ def simulate(settings: SimulateConfig, *, as_json: bool) -> None:
     if as_json:
         spent = {"minutes": minutes, "cost": cost, "currency": pay.currency, "ends": ends, "complete": estimate.cost}
         print_json({**result.json, "simulation": {"qualities": qualities, "bias": bias.model_dump(), **spent}})
-        return
-    print_report(result, as_json=False)
-    out.print(
-        f"With people, these {done} of {estimate.ratings} ratings by {len(raters)} raters would take"
-        f" {minutes / 60:.1f} hours and cost {cost:.2f} {pay.currency}; the complete study costs"
-        f" {estimate.cost:.2f} {estimate.currency}.",
-        markup=False,
-    )
+    else:
+        print_report(result, as_json=False)
+        out.print(
+            f"With people, these {done} of {estimate.ratings} ratings by {len(raters)} raters would take"
+            f" {minutes / 60:.1f} hours and cost {cost:.2f} {pay.currency}; the complete study costs"
+            f" {estimate.cost:.2f} {estimate.currency}.",
+            markup=False,
+        )
+    if failure:
+        raise failure
 
 
 def _app(database: Database) -> FastAPI:

@@ -26,7 +26,7 @@ from tertulia.artefacts.stores import is_url
 from tertulia.core.codec import Problems, message_from_json
 from tertulia.core.config import Cli, save
 from tertulia.core.dialogue import Json, Message
-from tertulia.core.errors import DataError, UsageError
+from tertulia.core.errors import DataError, Interrupted, UsageError
 from tertulia.core.progress import Progress, Silent
 from tertulia.core.safety import SafetyConfig
 from tertulia.corpus.engines.base import Engine, InProcess
@@ -181,6 +181,11 @@ def mine(config: MineConfig, progress: Progress | None = None) -> MineOutcome:
         raise DataError(
             f"Mining into {config.out} failed: {reason}{f' ({error.filename})' if error.filename else ''}.",
             hint="Run the same command again once that is remedied: it continues where it stopped.",
+        ) from None
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"What was mined so far is kept in {config.out}.",
+            hint="Run the same command again to continue where it stopped.",
         ) from None
     return outcome_of(config.out)
 
