@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn, TextIO
 
 from tertulia.core.config import Config
 from tertulia.core.errors import Interrupted, TertuliaError
@@ -97,12 +97,24 @@ def _run(call: Callable[[], object]) -> int:
     except BrokenPipeError:  # the reader of our output is gone (`| head`): there is nobody to report to
         return FAILED
     except OSError as error:
-        if error.filename is None:
-            report_error(f"{_reason(error)}.", "Check that there is room on the disk.")
-        else:
+        if error.filename is not None:
             report_error(f"{error.filename}: {_reason(error)}.", _CHECK)
+        elif not _is_stuck(sys.stdout):  # _flush reports that
+            report_error(f"{_reason(error)}.", "Check that there is room on the disk.")
         return USAGE if isinstance(error, FileNotFoundError) else FAILED
     return 0
+
+
+def _is_stuck(stream: TextIO | None) -> bool:
+    """Whether a stream holds text that it cannot write."""
+    try:
+        if stream is not None:
+            stream.flush()
+    except OSError:
+        return True
+    except ValueError:
+        pass  # closed already
+    return False
 
 
 def _flush(code: int) -> int:

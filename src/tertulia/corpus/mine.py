@@ -183,6 +183,8 @@ def mine(config: MineConfig, progress: Progress | None = None) -> MineOutcome:
             hint="Run the same command again once that is remedied: it continues where it stopped.",
         ) from None
     except KeyboardInterrupt:
+        if isinstance(config.out, Path) and not (config.out / WORK).exists():
+            raise  # nothing was read yet
         raise Interrupted(
             f"What was mined so far is kept in {config.out}.",
             hint="Run the same command again to continue where it stopped.",
@@ -192,16 +194,16 @@ def mine(config: MineConfig, progress: Progress | None = None) -> MineOutcome:
 
 def _mine_on_disk(config: MineConfig, out: Path, progress: Progress) -> None:
     """A folder on a disk is locked, and removed again if nothing came of it."""
-    is_new = not out.exists()
     work = out / WORK
+    is_new, is_new_work = not out.exists(), not work.exists()
     work.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(work / LOCK):
         try:
             remove_unfinished(out)
             _mine(config, open_folder(out), progress)
-        except (DataError, UsageError):
-            if is_new and not any(read_json(marker)["messages"] for marker in work.glob("part-*.json")):
-                shutil.rmtree(out)  # it contains nothing worth continuing
+        except (DataError, UsageError, KeyboardInterrupt):
+            if is_new_work and not any(read_json(marker)["messages"] for marker in work.glob("part-*.json")):
+                shutil.rmtree(out if is_new else work)  # it contains nothing worth continuing
             elif [file.name for file in work.iterdir()] == [LOCK]:
                 _remove_files(DiskFolder(str(work)), _LOCK_FILE)
             raise
