@@ -5,8 +5,6 @@ import os
 import sys
 from typing import Annotated
 
-import typer
-
 from tertulia.cli.command import command
 from tertulia.cli.output import out, print_json, print_table
 from tertulia.core.config import Cli, Config
@@ -20,13 +18,6 @@ PASSWORD_VARIABLE = "TERTULIA_ACCOUNT_PASSWORD"
 OPERATOR = "operator"
 """Who changes accounts on the command line, in the audit log."""
 
-app = typer.Typer()
-
-
-@app.callback()
-def account() -> None:
-    """Accounts of researchers: add, list, remove."""
-
 
 class AddAccountConfig(Config):
     """A new account."""
@@ -39,7 +30,6 @@ class AddAccountConfig(Config):
     """Database of the server, as for `tertulia serve`."""
 
 
-@app.command()
 @command(AddAccountConfig, file=False)
 def add(settings: AddAccountConfig, *, as_json: bool) -> None:
     """Add an account. You are asked for its password, unless TERTULIA_ACCOUNT_PASSWORD is set."""
@@ -61,7 +51,6 @@ class ListAccountsConfig(Config):
     """Database of the server, as for `tertulia serve`."""
 
 
-@app.command("list")
 @command(ListAccountsConfig, file=False)
 def list_accounts(settings: ListAccountsConfig, *, as_json: bool) -> None:
     """List the accounts."""
@@ -82,7 +71,6 @@ class RemoveAccountConfig(Config):
     """Database of the server, as for `tertulia serve`."""
 
 
-@app.command()
 @command(RemoveAccountConfig, file=False)
 def remove(settings: RemoveAccountConfig, *, as_json: bool) -> None:
     """Remove an account, and end its sessions. What it did stays in the audit log."""

@@ -1,7 +1,8 @@
 """Commands made from configs: every field of a pydantic config is an option, written once.
 
 The docstring under a field is the option's help text, its default is shown, and the precedence is the same everywhere:
-an option given on the command line wins over the TOML file of `--config`, which wins over the field's default.
+an option given on the command line wins over an environment variable (TERTULIA_COMMAND_OPTION), which wins over the TOML
+file of `--config`, which wins over the user's own file (`user_config`), which wins over the field's default.
 
     @command(RankConfig)
     def rank(settings: RankConfig, *, as_json: bool) -> None:
@@ -21,6 +22,8 @@ A command that may need one of several configs takes `Given` instead, and resolv
 """
 
 import inspect
+import logging
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,9 +34,11 @@ import typer
 from pydantic.fields import FieldInfo
 
 from tertulia.cli.ending import interruptible, prepare_outputs
-from tertulia.core.config import Cli, Config, resolve
+from tertulia.cli.user_config import command_values, unknown_variables, user_file, variable
+from tertulia.core.config import Cli, Config, Source, resolve
 from tertulia.core.errors import UsageError
 
+log = logging.getLogger(__name__)
 C = TypeVar("C", bound=Config)
 _LISTS = (tuple, list, set, frozenset)
 _SCALARS = (int, float, str, Path, bool)
@@ -54,7 +59,13 @@ class Given:
     """Values by field name, only those that were given."""
     file: Path | None
     labels: Mapping[str, str] = field(default_factory=dict)
-    """How fields are called on the command line, for error messages."""
+    """How fields are called on the command line, or in the environment if they come from there, for error messages."""
+    user: Mapping[str, Any] = field(default_factory=dict)
+    """The user's own defaults for the command."""
+    table: str = ""
+    """The name of their table: [judge.rank]."""
+    foreign: frozenset[str] = frozenset()
+    """Fields that only some of the command's configs have: the user's defaults for another one do not matter."""
 
     def resolve(self, config: type[C], purpose: str = "") -> C:
         """The config: options over file over defaults. An option that the config does not have is an error, and so is
@@ -68,7 +79,9 @@ class Given:
                 f"{', '.join(foreign)} {verb} not apply {f'to {purpose}' if purpose else 'here'}.",
                 hint=f"Options that apply: {', '.join(_labels(config.model_fields).values())}.",
             )
-        settings = resolve(config, self.file, self.options, labels=self.labels)
+        user = {name: v for name, v in self.user.items() if name in config.model_fields or name not in self.foreign}
+        below = Source(user, f"{user_file()}, {self.table}") if user else None
+        settings = resolve(config, self.file, self.options, labels=self.labels, below=below)
         prepare_outputs(settings, labels=self.labels)
         return settings
 
@@ -86,25 +99,31 @@ def command(
         wants_json = "as_json" in inspect.signature(function).parameters
         fields = _merge_fields(configs)
         of_one = {name: label for config, label in (labels or {}).items() for name in _only_in(config, configs)}
-        parameters = [_parameter(name, same_name, of_one.get(name, "")) for name, same_name in fields.items()]
+        parameters = [_keyword("typer_context", typer.Context, inspect.Parameter.empty)]
+        parameters += [_parameter(name, same_name, of_one.get(name, "")) for name, same_name in fields.items()]
         if file:
             parameters.append(_keyword("config", ConfigFile, None))
         if wants_json:
             parameters.append(_keyword("json", AsJson, False))
         flags = _labels({name: same_name[0] for name, same_name in fields.items()})
 
-        def run(**values: Any) -> None:
+        def run(*, typer_context: typer.Context, **values: Any) -> None:
             extra = {"as_json": values.pop("json")} if wants_json else {}
-            path = values.pop("config", None)
+            file_path = values.pop("config", None)
             options = {name: values[_parameter_name(name)] for name in fields}
             options = {name: value for name, value in options.items() if value not in (None, [])}
+            path = typer_context.command_path.split()[1:]
+            from_environment = _environment(path, fields, flags, options)
+            labels = flags | {name: variable(path, flags[name]) for name in from_environment}
+            options |= from_environment
             for name in options:
                 kind = _kind(fields[name][0].annotation)
                 if kind is dict:
-                    options[name] = _parse_pairs(flags[name], options[name])
+                    options[name] = _parse_pairs(labels[name], options[name])
                 elif kind in (int, float):
                     options[name] = _number(options[name])
-            given = Given(options, path, flags)
+            user = command_values(path) if path else {}
+            given = Given(options, file_path, labels, user, f"[{'.'.join(path)}]", frozenset(fields))
             with interruptible():
                 function(given.resolve(configs[0]) if len(configs) == 1 else given, **extra)
 
@@ -115,6 +134,30 @@ def command(
         return run
 
     return wrap
+
+
+def _environment(
+    path: Sequence[str], fields: Mapping[str, Sequence[FieldInfo]], flags: Mapping[str, str], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The options of a command that the environment sets and the command line does not, as the command line has them.
+
+    Lists are separated by commas. A variable that is almost one is worth a warning: it would be ignored in silence.
+    """
+    if not path:
+        return {}
+    for name, near in unknown_variables(path, list(flags.values())).items():
+        log.warning("%s sets no option of `tertulia %s`%s", name, " ".join(path), f"; {near} does" if near else "")
+    values: dict[str, Any] = {}
+    for name, infos in fields.items():
+        text = os.environ.get(variable(path, flags[name]))
+        if text is None or name in given:
+            continue
+        kind = _kind(infos[0].annotation)
+        if kind is dict or get_origin(kind) in (list, tuple):
+            values[name] = [part.strip() for part in text.split(",") if part.strip()]
+        else:
+            values[name] = text
+    return values
 
 
 def help_of(info: FieldInfo, *, show_default: bool = True) -> str:

@@ -7,12 +7,7 @@ from pathlib import Path
 from rich.text import Text
 
 from tertulia.cli.command import AsJson, command
-from tertulia.cli.corpus_mine import erase, mine
-from tertulia.cli.corpus_personas import personas
-from tertulia.cli.corpus_quality import card, dedup, filter_items, push, tag
-from tertulia.cli.corpus_sets import ranking_set, silver, split
 from tertulia.cli.ending import prepare_outputs
-from tertulia.cli.help import App
 from tertulia.cli.output import Bars, err, out, print_json, print_problems, print_table
 from tertulia.cli.show import show_dialogue, show_exchange, show_sample
 from tertulia.core.codec import Problems, dialogue_to_json, exchange_to_json
@@ -27,12 +22,10 @@ from tertulia.corpus.registry import READERS
 from tertulia.corpus.stats import StatsConfig, sample_stats, stats_of
 from tertulia.corpus.write import written_as
 
-app = App()
 _BUNDLED = "the bundled corpus: use this name wherever a corpus is expected"
 _PARQUET = "Tertulia's own dialogues in Parquet"
 
 
-@app.command("list")
 def list_formats(json: AsJson = False) -> None:
     """List the formats that can be read and written, and the corpora that `get` can download."""
     formats = [_format(row.name, row.summary) for row in READERS.rows()]
@@ -75,7 +68,6 @@ def _format(name: str, summary: str) -> dict[str, Json]:
     return {"name": name, "holds": reader.holds, "written": list(written_as(reader)), "summary": summary}
 
 
-@app.command("get")
 @command(GetConfig)
 def get_corpus(settings: GetConfig, *, as_json: bool) -> None:
     """Download, verify and unpack a well-known corpus; each has its own licence."""
@@ -110,7 +102,6 @@ def get_corpus(settings: GetConfig, *, as_json: bool) -> None:
         out.print(f"Show it with: tertulia corpus show {corpus} --format {dataset.format}", markup=False)
 
 
-@app.command()
 @command(ShowConfig)
 def show(settings: ShowConfig, *, as_json: bool) -> None:
     """Show dialogues or exchanges in a readable form."""
@@ -130,7 +121,6 @@ def show(settings: ShowConfig, *, as_json: bool) -> None:
     print_problems(problems)
 
 
-@app.command()
 @command(StatsConfig)
 def stats(settings: StatsConfig, *, as_json: bool) -> None:
     """Compute statistics of a corpus."""
@@ -153,7 +143,6 @@ def stats(settings: StatsConfig, *, as_json: bool) -> None:
     print_problems(problems)
 
 
-@app.command()
 @command(ConvertConfig)
 def convert(settings: ConvertConfig, *, as_json: bool) -> None:
     """Convert a corpus to another format."""
@@ -175,19 +164,6 @@ def convert(settings: ConvertConfig, *, as_json: bool) -> None:
             markup=False,
         )
     print_problems(converted.problems)
-
-
-app.command()(split)
-app.command("testset")(ranking_set)
-app.command()(silver)
-app.command()(personas)
-app.command()(dedup)
-app.command()(tag)
-app.command("filter")(filter_items)
-app.command()(push)
-app.command()(card)
-app.command()(mine)
-app.command()(erase)
 
 
 def _holds(settings: ReadConfig) -> Holds:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
-import typer
 
 from tertulia.artefacts.outputs import Force, Output, write_output
 from tertulia.cli.command import command
@@ -17,13 +16,6 @@ from tertulia.core.errors import StoreError
 from tertulia.store import Conversation, ConversationStore, Database, StoredTurn
 from tertulia.store.backup import backup, check, restore
 from tertulia.store.study_base import is_study_owner
-
-app = typer.Typer()
-
-
-@app.callback()
-def store() -> None:
-    """The database of a server: export, backup, restore, check."""
 
 
 class StoreExportConfig(Config):
@@ -38,7 +30,6 @@ class StoreExportConfig(Config):
     """Whether to include conversations of studies, which otherwise leave only by `tertulia study export`."""
 
 
-@app.command()
 @command(StoreExportConfig)
 def export(settings: StoreExportConfig, *, as_json: bool) -> None:
     """Export all conversations with everything that is known about each reply, also replaced and undone ones.
@@ -80,7 +71,6 @@ class StoreBackupConfig(Config):
     """File to write, which must not exist yet."""
 
 
-@app.command("backup")
 @command(StoreBackupConfig)
 def back_up(settings: StoreBackupConfig, *, as_json: bool) -> None:
     """Back up a database to a single file (SQLite, also for PostgreSQL). Servers may go on running.
@@ -104,7 +94,6 @@ class StoreRestoreConfig(Config):
     """Database to restore into, which must be new or empty."""
 
 
-@app.command("restore")
 @command(StoreRestoreConfig)
 def restore_into(settings: StoreRestoreConfig, *, as_json: bool) -> None:
     """Restore a backup into a new database, of this version and either kind. Nothing is overwritten."""
@@ -122,7 +111,6 @@ class StoreCheckConfig(Config):
     """Database of the server, or a backup as sqlite:///FILE."""
 
 
-@app.command("check")
 @command(StoreCheckConfig)
 def check_database(settings: StoreCheckConfig, *, as_json: bool) -> None:
     """Check a database: its file, its references, and what must always hold. Changes nothing."""

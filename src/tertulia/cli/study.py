@@ -12,19 +12,14 @@ import typer
 from pydantic import Field
 
 from tertulia.cli.command import command
-from tertulia.cli.help import App
 from tertulia.cli.output import out, print_json, print_table
 from tertulia.cli.study_results import (
     DB,
     DB_HELP,
-    export,
     find_study,
-    import_ratings,
     labels_of,
     load_study,
     open_from_file,
-    report,
-    simulate,
     stored_config,
 )
 from tertulia.core.config import Cli, Config
@@ -38,13 +33,6 @@ from tertulia.study.invitations import invitation
 from tertulia.study.presets import PRESETS, preset_text, study_template
 from tertulia.study.units import make_units, missing_responses
 
-app = App()
-
-
-@app.callback()
-def study() -> None:
-    """Studies with people."""
-
 
 class NewStudyConfig(Config):
     """What to start from."""
@@ -55,7 +43,6 @@ class NewStudyConfig(Config):
     """Print the preset itself, with all its questions and texts."""
 
 
-@app.command()
 @command(NewStudyConfig, file=False)
 def new(settings: NewStudyConfig, *, as_json: bool) -> None:
     """Print a study to start from, as TOML: `tertulia study new ssa-static > study.toml`."""
@@ -70,7 +57,6 @@ class PresetsConfig(Config):
     """Nothing to choose."""
 
 
-@app.command()
 @command(PresetsConfig, file=False)
 def presets(settings: PresetsConfig, *, as_json: bool) -> None:
     """List the presets."""
@@ -87,7 +73,6 @@ class StudyFileConfig(Config):
     """The study's TOML."""
 
 
-@app.command()
 @command(StudyFileConfig, file=False)
 def check(settings: StudyFileConfig, *, as_json: bool) -> None:
     """Check a study's TOML and items, and show what it asks of people: units, minutes, cost at its wage."""
@@ -118,7 +103,6 @@ class OpenConfig(StudyFileConfig):
     """Address of the server, for the link that is printed."""
 
 
-@app.command("open")
 @command(OpenConfig, file=False)
 def open_(settings: OpenConfig, *, as_json: bool) -> None:
     """Put a study into the database and open it to participants; a closed one is opened again.
@@ -155,7 +139,6 @@ class StudyNameConfig(Config):
     db: str = Field(DB, description=DB_HELP)
 
 
-@app.command()
 @command(StudyNameConfig, file=False)
 def close(settings: StudyNameConfig, *, as_json: bool) -> None:
     """Close a study: it takes no more participants and no more answers."""
@@ -176,7 +159,6 @@ class StatusConfig(Config):
     db: str = Field(DB, description=DB_HELP)
 
 
-@app.command()
 @command(StatusConfig, file=False)
 def status(settings: StatusConfig, *, as_json: bool) -> None:
     """Show how far studies are: ratings, participants, and where people left."""
@@ -228,7 +210,6 @@ class InviteConfig(StudyNameConfig):
     """Address of the server."""
 
 
-@app.command()
 @command(InviteConfig, file=False)
 def invite(settings: InviteConfig, *, as_json: bool) -> None:
     """Print signed invitation links, one per person, for people who come from no recruiting platform."""
@@ -275,7 +256,6 @@ ASSUMED = VarianceComponents(conversation=0.04, rater=0.02, residual=0.14)
 """Without a pilot: parts of the squared range of the scale. A share near one half has .25 / 1 of it in all."""
 
 
-@app.command()
 @command(PlanConfig, file=False)
 def plan(settings: PlanConfig, *, as_json: bool) -> None:
     """Plan a study: conversations per bot for a half-width or for the power to find an effect, with their cost.
@@ -415,9 +395,3 @@ def _print_estimate(file: Path, config: StudyConfig, estimate: StudyEstimate) ->
     print_table(("it asks for", ""), rows)
     for warning in estimate.warnings:
         out.print(f"Warning: {warning}", markup=False)
-
-
-app.command()(simulate)
-app.command("import")(import_ratings)
-app.command()(export)
-app.command()(report)
