@@ -13,11 +13,12 @@ from tertulia.cli.show import show_dialogue, show_exchange, show_sample
 from tertulia.core.codec import Problems, dialogue_to_json, exchange_to_json
 from tertulia.core.dialogue import Dialogue, Exchange, Json
 from tertulia.core.errors import keeping
+from tertulia.core.registry import Row
 from tertulia.corpus.catalog import CATALOG, RECORD, GetConfig, get_dataset
 from tertulia.corpus.config import ReadConfig, ShowConfig
 from tertulia.corpus.convert import ConvertConfig, convert_corpus
 from tertulia.corpus.load import SAMPLE, corpus_in, holds, load_dialogues, load_exchanges
-from tertulia.corpus.readers.base import Holds, Item
+from tertulia.corpus.readers.base import AnyReader, Holds, Item
 from tertulia.corpus.registry import READERS
 from tertulia.corpus.stats import StatsConfig, sample_stats, stats_of
 from tertulia.corpus.write import written_as
@@ -28,7 +29,7 @@ _PARQUET = "Tertulia's own dialogues in Parquet"
 
 def list_formats(json: AsJson = False) -> None:
     """List the formats that can be read and written, and the corpora that `get` can download."""
-    formats = [_format(row.name, row.summary) for row in READERS.rows()]
+    formats = [_format(row, reader) for row, reader in READERS.usable()]
     formats.append({"name": "parquet", "holds": "dialogues", "written": [".parquet"], "summary": _PARQUET})
     bundled = {"name": SAMPLE, "licence": "CC0-1.0", "format": "", "what": _BUNDLED}
     corpora = [
@@ -63,9 +64,8 @@ def _print_columns(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
         out.print(Text(line, style="bold" if row is head else ""))
 
 
-def _format(name: str, summary: str) -> dict[str, Json]:
-    reader = READERS.get(name)
-    return {"name": name, "holds": reader.holds, "written": list(written_as(reader)), "summary": summary}
+def _format(row: Row, reader: AnyReader) -> dict[str, Json]:
+    return {"name": row.name, "holds": reader.holds, "written": list(written_as(reader)), "summary": row.summary}
 
 
 @command(GetConfig)

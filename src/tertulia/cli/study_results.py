@@ -13,6 +13,7 @@ from pydantic import Field
 from tertulia.artefacts.manifest import read_about
 from tertulia.artefacts.outputs import Force, Output, has_manifest_of, write_output
 from tertulia.cli.command import command
+from tertulia.cli.database import open_database
 from tertulia.cli.output import Bars, out, print_json
 from tertulia.cli.report import print_report
 from tertulia.cli.study_walk import walk_study
@@ -116,7 +117,7 @@ def report(settings: ReportStudyConfig, *, as_json: bool) -> None:
 
     The folder of --out is a judged run, which `tertulia report` can open again, also beside others.
     """
-    with Database.open(settings.db) as database:
+    with open_database(settings.db) as database:
         store = StudyStore(database)
         record = find_study(store, settings.study)
         result, failure = make_report(store, record, settings.out)
@@ -176,7 +177,7 @@ def export(settings: ExportStudyConfig, *, as_json: bool) -> None:
             count += 1
             yield row
 
-    with Database.open(settings.db) as database:
+    with open_database(settings.db) as database:
         store = StudyStore(database)
         record = find_study(store, settings.study)
         payloads = {unit.id: unit.payload for unit in store.units(record.id)}
@@ -214,7 +215,7 @@ def import_ratings(settings: ImportConfig, *, as_json: bool) -> None:
         raise MissingFile(f"File not found: {settings.file}", hint="Download fed_data.json from the FED dataset.")
     imported = import_study(settings.file.read_text(encoding="utf-8"), settings.format_, source=str(settings.file))
     name = settings.name or settings.file.stem
-    with Database.open(settings.db) as database, Bars() as bars:
+    with open_database(settings.db, create=True) as database, Bars() as bars:
         store = StudyStore(database)
         if any(study.name == name for study in store.list()):
             raise UsageError(f"There is a study called {name!r} already.", hint="Give another --name.")
@@ -303,7 +304,7 @@ def simulate(settings: SimulateConfig, *, as_json: bool) -> None:
     raters = simulated_raters(settings.raters, bias, seed=settings.seed)
     with tempfile.TemporaryDirectory(prefix="tertulia-simulate-") as folder:
         url = settings.db or f"sqlite:///{folder}/simulated.db"
-        with Database.open(url) as database:
+        with open_database(url, create=True) as database:
             store = StudyStore(database)
             record = open_from_file(store, settings.file, name=f"{settings.file.stem}-simulated-{settings.seed}")
             with Bars() as bars, running(_app(database)) as address:
