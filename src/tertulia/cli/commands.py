@@ -78,9 +78,7 @@ _ACCOUNT = {
         "account:add", "Add an account. You are asked for its password, unless TERTULIA_ACCOUNT_PASSWORD is set."
     ),
     "list": Command("account:list_accounts", "List the accounts."),
-    "remove": Command(
-        "account:remove", "Remove an account, and end its sessions. What it did stays in the audit log."
-    ),
+    "remove": Command("account:remove", "Remove an account, and end its sessions. What it did stays in the audit log."),
 }
 _STORE = {
     "export": Command(
@@ -101,9 +99,7 @@ _STORE = {
     ),
 }
 _JUDGE = {
-    "rank": Command(
-        "judge:rank", "Measure how often bots find the true reply among distractors, with 95% intervals."
-    ),
+    "rank": Command("judge:rank", "Measure how often bots find the true reply among distractors, with 95% intervals."),
     "curve": Command(
         "judge:curve",
         "Train a recipe on more and more dialogues and measure hits@1 by training size (Ubuntu paper, figure 3).",
@@ -130,8 +126,7 @@ _JUDGE = {
     ),
     "meta": Command(
         "judge_meta:meta",
-        "Correlate metrics and judges with people's ratings of replies, conversations and systems, and show"
-        " agreement.",
+        "Correlate metrics and judges with people's ratings of replies, conversations and systems, and show agreement.",
     ),
     "hybrid": Command(
         "judge_meta:hybrid",
@@ -159,9 +154,7 @@ _JUDGE = {
     ),
 }
 _STUDY = {
-    "new": Command(
-        "study:new", "Print a study to start from, as TOML: `tertulia study new ssa-static > study.toml`."
-    ),
+    "new": Command("study:new", "Print a study to start from, as TOML: `tertulia study new ssa-static > study.toml`."),
     "presets": Command("study:presets", "List the presets."),
     "check": Command(
         "study:check",
@@ -191,8 +184,7 @@ _STUDY = {
     ),
     "export": Command(
         "study_results:export",
-        "Export a study in long format: one row per judgement, with bot, texts as shown and settings. Pseudonyms"
-        " only.",
+        "Export a study in long format: one row per judgement, with bot, texts as shown and settings. Pseudonyms only.",
     ),
     "report": Command(
         "study_results:report",
@@ -211,7 +203,9 @@ COMMANDS: dict[str, Command | Group] = {
     "account": Group("Manage the accounts of researchers.", _ACCOUNT),
     "store": Group("Export, back up and check the conversations of a server.", _STORE),
     "selfplay": Command("selfplay:selfplay", "Let bots talk to each other."),
-    "judge": Group("Judge bots: ranking, perplexity, replies, conversations, grounding, agreement with people.", _JUDGE),
+    "judge": Group(
+        "Judge bots: ranking, perplexity, replies, conversations, grounding, agreement with people.", _JUDGE
+    ),
     "study": Group("Studies with people: plan, open, simulate, report.", _STUDY),
     "report": Command("report:report", "Report the results of judged runs and compare them."),
     "bots": Command("lists:bots", "List the bots with their options and defaults."),

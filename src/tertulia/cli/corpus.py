@@ -7,20 +7,18 @@ from pathlib import Path
 from rich.text import Text
 
 from tertulia.cli.command import AsJson, command
-from tertulia.cli.corpus_mine import erase, mine
-from tertulia.cli.corpus_personas import personas
-from tertulia.cli.corpus_quality import card, dedup, filter_items, push, tag
-from tertulia.cli.corpus_sets import ranking_set, silver, split
-from tertulia.cli.help import App
+from tertulia.cli.ending import prepare_outputs
 from tertulia.cli.output import Bars, err, out, print_json, print_problems, print_table
 from tertulia.cli.show import show_dialogue, show_exchange, show_sample
 from tertulia.core.codec import Problems, dialogue_to_json, exchange_to_json
 from tertulia.core.dialogue import Dialogue, Exchange, Json
+from tertulia.core.errors import keeping
+from tertulia.core.registry import Row
 from tertulia.corpus.catalog import CATALOG, RECORD, GetConfig, get_dataset
 from tertulia.corpus.config import ReadConfig, ShowConfig
 from tertulia.corpus.convert import ConvertConfig, convert_corpus
 from tertulia.corpus.load import SAMPLE, corpus_in, holds, load_dialogues, load_exchanges
-from tertulia.corpus.readers.base import Holds, Item
+from tertulia.corpus.readers.base import AnyReader, Holds, Item
 from tertulia.corpus.registry import READERS
 from tertulia.corpus.stats import StatsConfig, sample_stats, stats_of
 from tertulia.corpus.write import written_as
@@ -31,7 +29,7 @@ _PARQUET = "Tertulia's own dialogues in Parquet"
 
 def list_formats(json: AsJson = False) -> None:
     """List the formats that can be read and written, and the corpora that `get` can download."""
-    formats = [_format(row.name, row.summary) for row in READERS.rows()]
+    formats = [_format(row, reader) for row, reader in READERS.usable()]
     formats.append({"name": "parquet", "holds": "dialogues", "written": [".parquet"], "summary": _PARQUET})
     bundled = {"name": SAMPLE, "licence": "CC0-1.0", "format": "", "what": _BUNDLED}
     corpora = [
@@ -66,9 +64,8 @@ def _print_columns(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
         out.print(Text(line, style="bold" if row is head else ""))
 
 
-def _format(name: str, summary: str) -> dict[str, Json]:
-    reader = READERS.get(name)
-    return {"name": name, "holds": reader.holds, "written": list(written_as(reader)), "summary": summary}
+def _format(row: Row, reader: AnyReader) -> dict[str, Json]:
+    return {"name": row.name, "holds": reader.holds, "written": list(written_as(reader)), "summary": row.summary}
 
 
 @command(GetConfig)
@@ -76,8 +73,10 @@ def get_corpus(settings: GetConfig, *, as_json: bool) -> None:
     """Download, verify and unpack a well-known corpus; each has its own licence."""
     if dataset := CATALOG.get(settings.name):
         err.print(f"{dataset.name}: {dataset.description}. Licence: {dataset.licence}.", markup=False)
-    with Bars() as bars:
-        result = get_dataset(settings.name, settings.out or Path("corpora") / settings.name, bars)
+    folder = settings.out or Path("corpora") / settings.name
+    prepare_outputs(settings.model_copy(update={"out": folder}), given=settings.model_fields_set)
+    with keeping(f"What was downloaded so far is kept in {folder}."), Bars() as bars:
+        result = get_dataset(settings.name, folder, bars)
     dataset, corpus = result.dataset, corpus_in(result.folder)
     if as_json:
         print_json(
@@ -165,8 +164,6 @@ def convert(settings: ConvertConfig, *, as_json: bool) -> None:
             markup=False,
         )
     print_problems(converted.problems)
-
-
 
 
 def _holds(settings: ReadConfig) -> Holds:

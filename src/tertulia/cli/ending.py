@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TextIO
 
 import typer
 
@@ -119,10 +119,10 @@ def _run(call: Callable[[], object]) -> int:
     except OSError as error:
         _show_traceback()
         code = USAGE if isinstance(error, FileNotFoundError) else FAILED
-        if error.filename is None:
-            report_error(f"{_reason(error)}.", "Check that there is room on the disk.", code=code)
-        else:
+        if error.filename is not None:
             report_error(f"{error.filename}: {_reason(error)}.", _CHECK, code=code)
+        elif not _is_stuck(sys.stdout):  # _flush reports that
+            report_error(f"{_reason(error)}.", "Check that there is room on the disk.", code=code)
         return code
 
 
@@ -144,6 +144,18 @@ def _report_usage(error: typer.TyperException) -> None:
         show()
         if hint:
             typer.echo(hint, err=True)
+
+
+def _is_stuck(stream: TextIO | None) -> bool:
+    """Whether a stream holds text that it cannot write."""
+    try:
+        if stream is not None:
+            stream.flush()
+    except OSError:
+        return True
+    except ValueError:
+        pass  # closed already
+    return False
 
 
 def _flush(code: int) -> int:
@@ -185,7 +197,8 @@ def _announce(path: Path, label: str) -> None:
 
     from tertulia.cli.output import err
 
-    err.print(Text(f"Writing to {path}; {label} names another place."), soft_wrap=True)
+    if not verbosity().quiet:
+        err.print(Text(f"Writing to {path}; {label} names another place."), soft_wrap=True)
 
 
 def _report_interrupt(kept: str, hint: str) -> None:

@@ -3,17 +3,11 @@
 from collections.abc import Mapping
 
 from tertulia.cli.command import command
-from tertulia.cli.help import App
-from tertulia.cli.judge_conversations import conversations
-from tertulia.cli.judge_grounding import grounding
-from tertulia.cli.judge_llm import llm, ppi
-from tertulia.cli.judge_meta import hybrid, meta, proxy
-from tertulia.cli.judge_replay import replay
-from tertulia.cli.judge_replies import replies
 from tertulia.cli.output import Bars
 from tertulia.cli.report import conclude
 from tertulia.core.codec import Problems
 from tertulia.core.dialogue import Json
+from tertulia.core.errors import keeping
 from tertulia.judge.config import JudgeConfig, PerplexityConfig, ProfileConfig, RankConfig, SamplesConfig
 from tertulia.judge.profiles import run_profiles
 from tertulia.judge.rank import run_rank
@@ -47,7 +41,7 @@ def rank(settings: RankConfig, *, as_json: bool) -> None:
 def curve(settings: CurveConfig, *, as_json: bool) -> None:
     """Train a recipe on more and more dialogues and measure hits@1 by training size (Ubuntu paper, figure 3)."""
     problems = Problems()
-    with Bars() as bars:
+    with keeping(f"The sizes that are finished are kept in {settings.out}."), Bars() as bars:
         run = run_curve(settings, bars, problems)
 
     def data() -> Mapping[str, Json]:
@@ -84,8 +78,6 @@ def samples(settings: SamplesConfig, *, as_json: bool) -> None:
     with Bars() as bars:
         run = run_samples(settings, bars)
     conclude(run, settings.out, as_json=as_json)
-
-
 
 
 def _data(settings: JudgeConfig) -> Mapping[str, Json]:

@@ -5,6 +5,7 @@ from tertulia.cli.output import Bars, err, out, print_json
 from tertulia.cli.report import conclude
 from tertulia.core.codec import Problems
 from tertulia.core.dialogue import Json
+from tertulia.core.errors import keeping
 from tertulia.judge.llm.config import LlmJudgeConfig
 from tertulia.judge.ppi import PpiConfig, run_ppi
 from tertulia.judge.runs import describe_data
@@ -27,7 +28,8 @@ def llm(settings: LlmJudgeConfig, *, as_json: bool) -> None:
                 print_json(cost) if as_json else out.print(describe_cost(plan.cost), markup=False)
                 return
             err.print(describe_cost(plan.cost), markup=False, soft_wrap=True)
-            run = run_llm(plan, settings, bars)
+            with keeping("The answers so far are kept."):
+                run = run_llm(plan, settings, bars)
     conclude(run, settings.out, data=lambda: _describe_data(settings), as_json=as_json, problems=problems)
 
 

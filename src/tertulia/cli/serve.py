@@ -13,6 +13,7 @@ from pydantic import SecretStr
 
 from tertulia import sample
 from tertulia.cli.command import command
+from tertulia.cli.database import announce_new
 from tertulia.cli.output import out
 from tertulia.core.errors import UsageError
 from tertulia.web.config import ServeConfig, lazy_bots
@@ -34,6 +35,7 @@ def run_server(config: ServeConfig) -> None:
     """Open the database, load the bots in the background, and serve until a signal comes."""
     config = with_secrets(config)
     check_exposure(config)
+    announce_new(config.db)
     setup_links: list[str] = []
 
     def ready(address: str) -> None:

@@ -5,16 +5,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
-import typer
 
 from tertulia.artefacts.outputs import Force, Output, write_output
 from tertulia.cli.command import command
+from tertulia.cli.database import open_database
 from tertulia.cli.output import Bars, out, print_json
 from tertulia.core.codec import dialogue_to_json
 from tertulia.core.config import Cli, Config
 from tertulia.core.dialogue import Dialogue, Turn
 from tertulia.core.errors import StoreError
-from tertulia.store import Conversation, ConversationStore, Database, StoredTurn
+from tertulia.store import Conversation, ConversationStore, StoredTurn
 from tertulia.store.backup import backup, check, restore
 from tertulia.store.study_base import is_study_owner
 
@@ -40,7 +40,7 @@ def export(settings: StoreExportConfig, *, as_json: bool) -> None:
     """
     count, studies_left_out = 0, False
     with (
-        Database.open(settings.db) as database,
+        open_database(settings.db) as database,
         write_output(settings.out) as path,
         path.open("wb") as file,
         Bars() as bars,

@@ -13,12 +13,13 @@ from pydantic import Field
 from tertulia.artefacts.manifest import read_about
 from tertulia.artefacts.outputs import Force, Output, has_manifest_of, write_output
 from tertulia.cli.command import command
+from tertulia.cli.database import open_database
 from tertulia.cli.output import Bars, out, print_json
 from tertulia.cli.report import print_report
 from tertulia.cli.study_walk import walk_study
 from tertulia.core.config import Cli, Config, validate
 from tertulia.core.dialogue import Json
-from tertulia.core.errors import DataError, MissingFile, UsageError
+from tertulia.core.errors import DataError, MissingFile, TertuliaError, UsageError, keeping
 from tertulia.judge.report import RunReport
 from tertulia.judge.runs import KIND, save_run
 from tertulia.store import Database, StudyStore
@@ -116,15 +117,17 @@ def report(settings: ReportStudyConfig, *, as_json: bool) -> None:
 
     The folder of --out is a judged run, which `tertulia report` can open again, also beside others.
     """
-    with Database.open(settings.db) as database:
+    with open_database(settings.db) as database:
         store = StudyStore(database)
         record = find_study(store, settings.study)
-        result = make_report(store, record, settings.out)
+        result, failure = make_report(store, record, settings.out)
     print_report(result, as_json=as_json)
+    if failure:
+        raise failure
 
 
-def make_report(store: StudyStore, record: StudyRecord, folder: Path | None) -> RunReport:
-    """The report of a study in the database, which is saved if a folder is given."""
+def make_report(store: StudyStore, record: StudyRecord, folder: Path | None) -> tuple[RunReport, Exception | None]:
+    """The report of a study in the database, which is saved if a folder is given; and why it could not be saved."""
     labels = labels_of(store, record)
     if not labels.labels:
         raise DataError(
@@ -135,12 +138,15 @@ def make_report(store: StudyStore, record: StudyRecord, folder: Path | None) -> 
     notes = [str(event.detail) for event in store.events(record.id) if event.what == "note"]
     sections = study_sections(labels, plots=folder is not None)
     run = study_run(labels, sections, name=record.name, notes=notes, about=about)
-    if folder is not None:
-        run = save_run(run, folder, data={"study": record.id, "digest": record.digest})
-    result = study_report(run, labels, sections)
-    if folder is not None:
+    if folder is None:
+        return study_report(run, labels, sections), None
+    try:
+        saved = save_run(run, folder, data={"study": record.id, "digest": record.digest})
+        result = study_report(saved, labels, sections)
         result.save(folder)
-    return result
+    except (OSError, TertuliaError) as error:
+        return study_report(run, labels, sections), error
+    return result, None
 
 
 class ExportStudyConfig(Config):
@@ -171,7 +177,7 @@ def export(settings: ExportStudyConfig, *, as_json: bool) -> None:
             count += 1
             yield row
 
-    with Database.open(settings.db) as database:
+    with open_database(settings.db) as database:
         store = StudyStore(database)
         record = find_study(store, settings.study)
         payloads = {unit.id: unit.payload for unit in store.units(record.id)}
@@ -209,12 +215,16 @@ def import_ratings(settings: ImportConfig, *, as_json: bool) -> None:
         raise MissingFile(f"File not found: {settings.file}", hint="Download fed_data.json from the FED dataset.")
     imported = import_study(settings.file.read_text(encoding="utf-8"), settings.format_, source=str(settings.file))
     name = settings.name or settings.file.stem
-    with Database.open(settings.db) as database, Bars() as bars:
+    with open_database(settings.db, create=True) as database, Bars() as bars:
         store = StudyStore(database)
         if any(study.name == name for study in store.list()):
             raise UsageError(f"There is a study called {name!r} already.", hint="Give another --name.")
         bars.step("Importing", len(imported.ratings))
-        record = store_imported(store, name, imported, bars.advance)
+        with keeping(
+            f"The study {name!r} is in the database without some of its answers.",
+            hint="Import it again with another --name.",
+        ):
+            record = store_imported(store, name, imported, bars.advance)
     answers = sum(len(rating.labels) for rating in imported.ratings)
     if as_json:
         print_json({"id": record.id, "name": name, "units": len(imported.units), "answers": answers})
@@ -294,7 +304,7 @@ def simulate(settings: SimulateConfig, *, as_json: bool) -> None:
     raters = simulated_raters(settings.raters, bias, seed=settings.seed)
     with tempfile.TemporaryDirectory(prefix="tertulia-simulate-") as folder:
         url = settings.db or f"sqlite:///{folder}/simulated.db"
-        with Database.open(url) as database:
+        with open_database(url, create=True) as database:
             store = StudyStore(database)
             record = open_from_file(store, settings.file, name=f"{settings.file.stem}-simulated-{settings.seed}")
             with Bars() as bars, running(_app(database)) as address:
@@ -311,7 +321,7 @@ def simulate(settings: SimulateConfig, *, as_json: bool) -> None:
                 )
             store.record_event(record.id, "simulate", "note", _describe(bias, qualities, ends))
             units = [Unit(unit.id, unit.bots, unit.payload) for unit in store.units(record.id)]
-            result = make_report(store, record, settings.out)
+            result, failure = make_report(store, record, settings.out)
             done = store.progress(record.id).total.done
     estimate = what_it_asks(config, units)
     pay = config.pay
@@ -320,14 +330,16 @@ def simulate(settings: SimulateConfig, *, as_json: bool) -> None:
     if as_json:
         spent = {"minutes": minutes, "cost": cost, "currency": pay.currency, "ends": ends, "complete": estimate.cost}
         print_json({**result.json, "simulation": {"qualities": qualities, "bias": bias.model_dump(), **spent}})
-        return
-    print_report(result, as_json=False)
-    out.print(
-        f"With people, these {done} of {estimate.ratings} ratings by {len(raters)} raters would take"
-        f" {minutes / 60:.1f} hours and cost {cost:.2f} {pay.currency}; the complete study costs"
-        f" {estimate.cost:.2f} {estimate.currency}.",
-        markup=False,
-    )
+    else:
+        print_report(result, as_json=False)
+        out.print(
+            f"With people, these {done} of {estimate.ratings} ratings by {len(raters)} raters would take"
+            f" {minutes / 60:.1f} hours and cost {cost:.2f} {pay.currency}; the complete study costs"
+            f" {estimate.cost:.2f} {estimate.currency}.",
+            markup=False,
+        )
+    if failure:
+        raise failure
 
 
 def _app(database: Database) -> FastAPI:

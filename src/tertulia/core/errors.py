@@ -4,7 +4,8 @@ Library code raises these and never prints or exits. The command line turns them
 web server into a status code. Any other exception that escapes is a bug in Tertulia and keeps its traceback.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 _MAX_LISTED = 40
@@ -116,6 +117,17 @@ class Interrupted(KeyboardInterrupt):
         super().__init__(kept)
         self.kept = kept
         self.hint = hint
+
+
+@contextmanager
+def keeping(kept: str, *, hint: str = "Run the same command again to continue.") -> Iterator[None]:
+    """Say what is kept of the work in the block, and how to go on, should the user interrupt it."""
+    try:
+        yield
+    except Interrupted:
+        raise
+    except KeyboardInterrupt:
+        raise Interrupted(kept, hint=hint) from None
 
 
 def close_names(name: str, known: Iterable[str], *, n: int = 3) -> list[str]:

@@ -26,7 +26,7 @@ from tertulia.artefacts.stores import is_url
 from tertulia.core.codec import Problems, message_from_json
 from tertulia.core.config import Cli, save
 from tertulia.core.dialogue import Json, Message
-from tertulia.core.errors import DataError, UsageError
+from tertulia.core.errors import DataError, Interrupted, UsageError
 from tertulia.core.progress import Progress, Silent
 from tertulia.core.safety import SafetyConfig
 from tertulia.corpus.engines.base import Engine, InProcess
@@ -182,21 +182,28 @@ def mine(config: MineConfig, progress: Progress | None = None) -> MineOutcome:
             f"Mining into {config.out} failed: {reason}{f' ({error.filename})' if error.filename else ''}.",
             hint="Run the same command again once that is remedied: it continues where it stopped.",
         ) from None
+    except KeyboardInterrupt:
+        if isinstance(config.out, Path) and not (config.out / WORK).exists():
+            raise  # nothing was read yet
+        raise Interrupted(
+            f"What was mined so far is kept in {config.out}.",
+            hint="Run the same command again to continue where it stopped.",
+        ) from None
     return outcome_of(config.out)
 
 
 def _mine_on_disk(config: MineConfig, out: Path, progress: Progress) -> None:
     """A folder on a disk is locked, and removed again if nothing came of it."""
-    is_new = not out.exists()
     work = out / WORK
+    is_new, is_new_work = not out.exists(), not work.exists()
     work.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(work / LOCK):
         try:
             remove_unfinished(out)
             _mine(config, open_folder(out), progress)
-        except (DataError, UsageError):
-            if is_new and not any(read_json(marker)["messages"] for marker in work.glob("part-*.json")):
-                shutil.rmtree(out)  # it contains nothing worth continuing
+        except (DataError, UsageError, KeyboardInterrupt):
+            if is_new_work and not any(read_json(marker)["messages"] for marker in work.glob("part-*.json")):
+                shutil.rmtree(out if is_new else work)  # it contains nothing worth continuing
             elif [file.name for file in work.iterdir()] == [LOCK]:
                 _remove_files(DiskFolder(str(work)), _LOCK_FILE)
             raise

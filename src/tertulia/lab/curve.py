@@ -5,6 +5,7 @@ is done, under `points/`, and is not trained again; a folder that holds another 
 the judged run of all sizes together.
 """
 
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -158,7 +159,10 @@ def _check_same_curve(config: CurveConfig, recipe: Mapping[str, Json]) -> None:
     judged = config.model_dump(mode="json", exclude={"sizes", "out", "force", "recipe"})
     about: dict[str, dict[str, Json]] = {"judged": judged, "trained": dict(recipe)}
     file = config.out / CURVE
-    if not file.is_file():
+    if config.force:
+        for folder in (config.out / POINTS, *config.out.glob("[0-9]*")):
+            shutil.rmtree(folder, ignore_errors=True)
+    if config.force or not file.is_file():
         write_json(file, about)
         return
     there = read_json(file)
@@ -171,7 +175,7 @@ def _check_same_curve(config: CurveConfig, recipe: Mapping[str, Json]) -> None:
     if differing:
         raise UsageError(
             f"{config.out} holds another curve: {', '.join(differing)} differ.",
-            hint="Choose another folder with --out.",
+            hint="Choose another folder with --out, or replace the curve with --force.",
         )
 
 
