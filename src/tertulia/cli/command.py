@@ -1,8 +1,8 @@
 """Commands made from configs: every field of a pydantic config is an option, written once.
 
 The docstring under a field is the option's help text, its default is shown, and the precedence is the same everywhere:
-an option given on the command line wins over an environment variable (TERTULIA_COMMAND_OPTION), which wins over the TOML
-file of `--config`, which wins over the user's own file (`user_config`), which wins over the field's default.
+an option given on the command line wins over an environment variable (TERTULIA_COMMAND_OPTION), which wins over the
+TOML file of `--config`, which wins over the user's own file (`user_config`), which wins over the field's default.
 
     @command(RankConfig)
     def rank(settings: RankConfig, *, as_json: bool) -> None:

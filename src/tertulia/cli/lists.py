@@ -1,4 +1,4 @@
-"""`tertulia bots | recipes | metrics | formats | presets`: what there is, plugins included, with options and defaults."""
+"""`tertulia bots | recipes | metrics | formats | presets`: what there is, with options and defaults."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
@@ -161,9 +161,7 @@ def _list(
         out.print(f"\nDetails and defaults: tertulia {heading}s NAME", markup=False)
 
 
-def _rows(
-    registry: Registry, settings: ListConfig, details: Callable[[str], dict[str, Json]]
-) -> list[dict[str, Any]]:
+def _rows(registry: Registry, settings: ListConfig, details: Callable[[str], dict[str, Json]]) -> list[dict[str, Any]]:
     """The rows that were asked for, with details; one whose package is not installed says so instead."""
     known = {row.name: row for row in registry.rows()}
     rows: list[dict[str, Any]] = []

@@ -67,9 +67,7 @@ def print_text(text: str) -> None:
     typer.echo(visible(text), nl=False)
 
 
-def print_table(
-    head: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "", left: bool = False
-) -> None:
+def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "", left: bool = False) -> None:
     """A table for people; cells are text, never markup. One that is too wide is printed in parts, below each other.
 
     All columns but the first are figures, aligned to the right, unless the table is of texts (`left`).
@@ -84,7 +82,9 @@ def print_table(
             header_style="bold",
         )
         for i in columns:
-            table.add_column(head[i], justify="right" if i and not left else "left", overflow="fold")  # a cut name is ambiguous
+            table.add_column(
+                head[i], justify="right" if i and not left else "left", overflow="fold"
+            )  # a cut name is ambiguous
         for row in cells:
             table.add_row(*(Text(row[i]) for i in columns if i < len(row)))
         if k:

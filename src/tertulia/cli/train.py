@@ -45,7 +45,12 @@ def _train_seeds(recipe: Recipe[Any], config: RecipeConfig, seeds: int, *, as_js
         print_json({"recipe": recipe.name, **outcome.as_json()})
         return
     rows = [
-        (name.replace("_", " ").replace(".", ": "), f"{one.mean:.3f}", f"{one.deviation:.3f}", *map(_figure, one.values))
+        (
+            name.replace("_", " ").replace(".", ": "),
+            f"{one.mean:.3f}",
+            f"{one.deviation:.3f}",
+            *map(_figure, one.values),
+        )
         for name, one in outcome.spreads.items()
     ]
     print_table((recipe.name, "mean", "std. dev.", *configs), rows)

@@ -1,4 +1,4 @@
-"""Configs in words: each field with its true default, its choices and its help, as lists and the reference show them."""
+"""Configs in words: each field with its true default, its choices and its help, for lists and the reference."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -45,7 +45,11 @@ class SeededRuns:
             name: {"mean": one.mean, "standard_deviation": None if math.isnan(one.deviation) else one.deviation}
             for name, one in self.spreads.items()
         }
-        return {"out": str(self.folder), "spread": spreads, "runs": {name: dict(run) for name, run in self.runs.items()}}
+        return {
+            "out": str(self.folder),
+            "spread": spreads,
+            "runs": {name: dict(run) for name, run in self.runs.items()},
+        }
 
 
 def spread(values: Sequence[float]) -> Spread:
@@ -62,7 +66,9 @@ def seeded_configs(config: RecipeConfig, seeds: int) -> dict[str, RecipeConfig]:
     first = getattr(config, "seed", None)
     if not isinstance(first, int):
         raise UsageError(f"The recipe {config.recipe!r} has no seed.", hint="Leave out --seeds.")
-    changes = {f"seed-{seed}": {"seed": seed, "out": config.out / f"seed-{seed}"} for seed in range(first, first + seeds)}
+    changes = {
+        f"seed-{seed}": {"seed": seed, "out": config.out / f"seed-{seed}"} for seed in range(first, first + seeds)
+    }
     return {name: config.model_copy(update=change) for name, change in changes.items()}
 
 
