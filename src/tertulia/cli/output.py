@@ -33,8 +33,8 @@ class SafeConsole(Console):
             yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
 
-out = SafeConsole(highlight=False, soft_wrap=True)
-err = SafeConsole(stderr=True, highlight=False)
+out = SafeConsole(highlight=False, markup=False, emoji=False, soft_wrap=True)
+err = SafeConsole(stderr=True, highlight=False, markup=False, emoji=False)
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\ud800-\udfff]")
 GAP = 2
 """Spaces between two columns of a table."""
