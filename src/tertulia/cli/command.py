@@ -1,8 +1,8 @@
 """Commands made from configs: every field of a pydantic config is an option, written once.
 
 The docstring under a field is the option's help text, its default is shown, and the precedence is the same everywhere:
-an option given on the command line wins over an environment variable (TERTULIA_COMMAND_OPTION), which wins over the TOML
-file of `--config`, which wins over the user's own file (`user_config`), which wins over the field's default.
+an option given on the command line wins over an environment variable (TERTULIA_COMMAND_OPTION), which wins over the
+TOML file of `--config`, which wins over the user's own file (`user_config`), which wins over the field's default.
 
     @command(RankConfig)
     def rank(settings: RankConfig, *, as_json: bool) -> None:
@@ -33,6 +33,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import typer
 from pydantic.fields import FieldInfo
 
+from tertulia.artefacts.outputs import check_outputs
 from tertulia.cli.ending import interruptible, prepare_outputs
 from tertulia.cli.user_config import command_values, unknown_variables, user_file, variable
 from tertulia.core.config import Cli, Config, Source, resolve
@@ -49,6 +50,7 @@ ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="Read options from this TOML file; options given here override it.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything and say what would be done; write nothing.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,8 @@ class Given:
     """The user's own defaults for the command."""
     table: str = ""
     """The name of their table: [judge.rank]."""
+    dry_run: bool = False
+    """Whether nothing will be written: outputs are checked, and not announced."""
     foreign: frozenset[str] = frozenset()
     """Fields that only some of the command's configs have: the user's defaults for another one do not matter."""
 
@@ -82,33 +86,41 @@ class Given:
         user = {name: v for name, v in self.user.items() if name in config.model_fields or name not in self.foreign}
         below = Source(user, f"{user_file()}, {self.table}") if user else None
         settings = resolve(config, self.file, self.options, labels=self.labels, below=below)
-        prepare_outputs(settings, labels=self.labels)
+        if self.dry_run:
+            check_outputs(settings, self.labels)
+        else:
+            prepare_outputs(settings, labels=self.labels)
         return settings
 
 
 def command(
     *configs: type[Config], file: bool = True, labels: Mapping[type[Config], str] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Turn a function of a config (and, if it has the parameter, `as_json`) into a command with an option per field.
+    """Turn a function of a config (and, if it has the parameters, `as_json` and `dry_run`) into a command with an
+    option per field.
 
     With several configs the function gets a `Given`. With `file` there is a `--config` option. The help of an option
     that only one config has begins with the config's label, if it has one.
     """
 
     def wrap(function: Callable[..., None]) -> Callable[..., None]:
-        wants_json = "as_json" in inspect.signature(function).parameters
+        wanted = inspect.signature(function).parameters
+        wants_json, wants_dry_run = "as_json" in wanted, "dry_run" in wanted
         fields = _merge_fields(configs)
         of_one = {name: label for config, label in (labels or {}).items() for name in _only_in(config, configs)}
         parameters = [_keyword("typer_context", typer.Context, inspect.Parameter.empty)]
         parameters += [_parameter(name, same_name, of_one.get(name, "")) for name, same_name in fields.items()]
         if file:
             parameters.append(_keyword("config", ConfigFile, None))
+        if wants_dry_run:
+            parameters.append(_keyword("dry_run", DryRun, False))
         if wants_json:
             parameters.append(_keyword("json", AsJson, False))
         flags = _labels({name: same_name[0] for name, same_name in fields.items()})
 
         def run(*, typer_context: typer.Context, **values: Any) -> None:
             extra = {"as_json": values.pop("json")} if wants_json else {}
+            extra |= {"dry_run": values.pop("dry_run")} if wants_dry_run else {}
             file_path = values.pop("config", None)
             options = {name: values[_parameter_name(name)] for name in fields}
             options = {name: value for name, value in options.items() if value not in (None, [])}
@@ -123,7 +135,15 @@ def command(
                 elif kind in (int, float):
                     options[name] = _number(options[name])
             user = command_values(path) if path else {}
-            given = Given(options, file_path, labels, user, f"[{'.'.join(path)}]", frozenset(fields))
+            given = Given(
+                options,
+                file_path,
+                labels,
+                user,
+                f"[{'.'.join(path)}]",
+                dry_run=extra.get("dry_run", False),
+                foreign=frozenset(fields),
+            )
             with interruptible():
                 function(given.resolve(configs[0]) if len(configs) == 1 else given, **extra)
 

@@ -31,11 +31,13 @@ _CORPUS = {
     "convert": Command("corpus:convert", "Convert a corpus to another format."),
     "split": Command(
         "corpus_sets:split",
-        "Split a corpus into train, valid and test; no conversation is in two of them, and near-duplicates are counted.",
+        "Split a corpus into train, valid and test; no conversation is in two of them, and near-duplicates are"
+        " counted.",
     ),
     "testset": Command(
         "corpus_sets:ranking_set",
-        "Create a test set for next-reply ranking, as in the Ubuntu papers: one item per dialogue; or training triples.",
+        "Create a test set for next-reply ranking, as in the Ubuntu papers: one item per dialogue; or training"
+        " triples.",
     ),
     "silver": Command(
         "corpus_sets:silver",

@@ -13,12 +13,10 @@ from pydantic import SecretStr
 
 from tertulia import sample
 from tertulia.cli.command import command
-from tertulia.cli.database import announce_new
 from tertulia.cli.output import out
 from tertulia.core.errors import UsageError
 from tertulia.web.config import ServeConfig, lazy_bots
 from tertulia.web.exposure import check_exposure
-from tertulia.web.server import run
 
 
 @command(ServeConfig)
@@ -33,6 +31,9 @@ def serve(config: ServeConfig) -> None:
 
 def run_server(config: ServeConfig) -> None:
     """Open the database, load the bots in the background, and serve until a signal comes."""
+    from tertulia.cli.database import announce_new  # SQLAlchemy and FastAPI, which --help does not need
+    from tertulia.web.server import run
+
     config = with_secrets(config)
     check_exposure(config)
     announce_new(config.db)

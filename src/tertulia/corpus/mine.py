@@ -9,11 +9,12 @@ import hashlib
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, field_validator
 
@@ -36,7 +37,7 @@ from tertulia.corpus.erase import RECORD, erase_again
 from tertulia.corpus.load import SAMPLE, files_of, read_file
 from tertulia.corpus.mining.driver import WORK, MiningJob, MiningResult, run_stages
 from tertulia.corpus.mining.extract import SUBWORDS
-from tertulia.corpus.mining.manifest import FORMAT, check_manifest
+from tertulia.corpus.mining.manifest import FORMAT, check_manifest, compare_manifest
 from tertulia.corpus.mining.pairs import FUNNEL, PAIRS, WHOLE, read_pairs
 from tertulia.corpus.mining.plan import MEMORY, make_plan
 from tertulia.corpus.mining.schemas import FIELDS, Cleaning, get_schema
@@ -192,6 +193,38 @@ def mine(config: MineConfig, progress: Progress | None = None) -> MineOutcome:
     return outcome_of(config.out)
 
 
+class MiningPreview(NamedTuple):
+    """What mining would do."""
+
+    sources: tuple[tuple[str, int], ...]
+    """The files that would be read, with their approximate bytes of JSON lines."""
+    buckets: int
+    """Shards that would be written."""
+    state: Literal["new", "continue", "done", "start over"]
+    """What is in the folder for the results: nothing, or the same run, begun or finished; or it would be cleared."""
+
+
+def preview_mining(config: MineConfig) -> MiningPreview:
+    """Check the sources, the settings and the folder as `mine` does, and write nothing."""
+    targets = (config.source,) if isinstance(config.source, str) else config.source
+    if "-" in targets:
+        raise UsageError("A pipe cannot be looked at before it is read.", hint="Write it to a file first.")
+    out = open_folder(config.out)
+    if not out.is_local:
+        _check_store(config, out)
+    with tempfile.TemporaryDirectory(prefix="tertulia-mine-") as folder:
+        job = _job(config, out, work=DiskFolder(folder))
+        names = out.sizes() if not isinstance(config.out, Path) or config.out.is_dir() else {}
+        state: Literal["new", "continue", "done", "start over"] = "new"
+        if MANIFEST in names and config.fresh:
+            state = "start over"
+        elif MANIFEST in names:
+            compare_manifest(out, _manifest(job))
+            state = "done" if FUNNEL in names else "continue"
+        sources = tuple((source.name, source.estimated_bytes) for source in job.sources)
+        return MiningPreview(sources, job.plan.buckets, state)
+
+
 def _mine_on_disk(config: MineConfig, out: Path, progress: Progress) -> None:
     """A folder on a disk is locked, and removed again if nothing came of it."""
     work = out / WORK
@@ -272,10 +305,10 @@ def _engine(config: MineConfig, job: MiningJob) -> Engine:
     return Pool(config.workers or os.cpu_count() or 1)
 
 
-def _job(config: MineConfig, out: Folder) -> MiningJob:
+def _job(config: MineConfig, out: Folder, *, work: Folder | None = None) -> MiningJob:
     get_schema("messages", config.fields)  # rejects unknown field names
     targets = (config.source,) if isinstance(config.source, str) else config.source
-    sources = find_sources(targets, schema=config.format, fields=config.fields, work=out.subfolder(WORK))
+    sources = find_sources(targets, schema=config.format, fields=config.fields, work=work or out.subfolder(WORK))
     if config.classifier:
         safety_of(config).load()  # a wrong name fails now
     if config.subwords:

@@ -1,14 +1,19 @@
 """Plots as SVG text, drawn by Vega-Altair and rendered without a browser or a network."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import altair as alt
 import numpy as np
 import vl_convert
 from numpy.typing import NDArray
 
 from tertulia.core.estimate import Estimate
+from tertulia.core.lazy import LazyModule
+
+if TYPE_CHECKING:
+    import altair as alt
+else:
+    alt = LazyModule("altair")  # a third of a second to import
 
 INK = "#3b3a36"
 ACCENT = "#b4532a"
@@ -75,7 +80,7 @@ def panel_plot(panels: dict[str, dict[str, Estimate]], *, title: str) -> str:
     )
 
 
-def _panel(panel: str, figures: dict[str, Estimate]) -> alt.LayerChart | alt.FacetChart:
+def _panel(panel: str, figures: dict[str, Estimate]) -> "alt.LayerChart | alt.FacetChart":
     base = _chart([{"name": name} | e.as_json() for name, e in figures.items() if e.n]).encode(
         y=alt.Y("name:N", sort=None, title=None, axis=alt.Axis(labelLimit=0, ticks=False, labelPadding=6))
     )
@@ -246,14 +251,14 @@ def regression_plot(
     return _render(layers.properties(width=520, height=380))
 
 
-def _chart(rows: list[dict[str, Any]]) -> alt.Chart:
+def _chart(rows: list[dict[str, Any]]) -> "alt.Chart":
     return alt.Chart(alt.Data(values=rows))  # type: ignore[no-untyped-call]
 
 
-def _svg(chart: alt.LayerChart) -> str:
+def _svg(chart: "alt.LayerChart") -> str:
     return _render(chart.properties(width=520))
 
 
-def _render(chart: alt.LayerChart | alt.FacetChart | alt.VConcatChart) -> str:
+def _render(chart: "alt.LayerChart | alt.FacetChart | alt.VConcatChart") -> str:
     chart = chart.configure_view(stroke=None).configure(font="DejaVu Sans, system-ui, sans-serif", padding=12)
     return str(vl_convert.vegalite_to_svg(chart.to_json(), vl_version="5.20"))

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy import special
+import scipy
 
 from tertulia.core.estimate import Estimate
 from tertulia.metrics.intervals import LEVEL, cluster_codes, crossed_variance, t_interval
@@ -222,5 +222,5 @@ def _difference(
     if math.isnan(variance):
         return Estimate(value, n=len(rows), level=level), math.nan
     estimate = Estimate(value, *t_interval(value, variance, degrees, level=level), n=len(rows), level=level)
-    p_value = 2 * special.stdtr(degrees, -abs(value) / math.sqrt(variance)) if variance else 1.0
+    p_value = 2 * scipy.special.stdtr(degrees, -abs(value) / math.sqrt(variance)) if variance else 1.0
     return estimate, float(p_value)

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy import special
+import scipy
 
 from tertulia.core.dialogue import Json
 from tertulia.core.estimate import Estimate
@@ -333,7 +333,7 @@ def _robust_mean(
     low, span = bounds[0], bounds[1] - bounds[0]
     share = (mean - low) / span
     if 0 < share < 1 and variance > 0:
-        quantile = float(special.stdtrit(degrees, (1 + level) / 2))
+        quantile = float(scipy.special.stdtrit(degrees, (1 + level) / 2))
         ends = wilson_interval(share, share * (1 - share) * span**2 / variance, quantile=quantile)
     else:  # no variation to tell how many ratings count as independent: as many as there are conversations
         ends = wilson_interval(min(max(share, 0.0), 1.0), float(clusterings[0].max() + 1), level=level)
