@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 _CHECK = "Check the path, or choose another."
+_ROOM = "Check that there is room on the disk."
+_PRINTERS = ("rich.", "typer.")
 _BEFORE_COMMAND = ("-q", "--quiet", "-v", "--verbose", "--log-level", "--debug", "-V", "--version")
 
 
@@ -121,8 +123,12 @@ def _run(call: Callable[[], object]) -> int:
         code = USAGE if isinstance(error, FileNotFoundError) else FAILED
         if error.filename is not None:
             report_error(f"{error.filename}: {_reason(error)}.", _CHECK, code=code)
-        elif not _is_stuck(sys.stdout):  # _flush reports that
-            report_error(f"{_reason(error)}.", "Check that there is room on the disk.", code=code)
+        elif _is_printing(error):
+            report_error(f"The output cannot be printed: {_reason(error)}.", code=code)
+            _discard(getattr(sys.stdout, "wrapped", sys.stdout))
+        else:
+            places = ", ".join(str(before.path) for before in _OUTPUTS.get())
+            report_error(f"{places}: {_reason(error)}." if places else f"{_reason(error)}.", _ROOM, code=code)
         return code
 
 
@@ -146,45 +152,40 @@ def _report_usage(error: typer.TyperException) -> None:
             typer.echo(hint, err=True)
 
 
-def _is_stuck(stream: TextIO | None) -> bool:
-    """Whether a stream holds text that it cannot write."""
-    try:
-        if stream is not None:
-            stream.flush()
-    except OSError:
-        return True
-    except ValueError:
-        pass  # closed already
-    return False
+def _is_printing(error: OSError) -> bool:
+    """Whether an error comes from what prints, and not from a file that is written."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith(_PRINTERS)
 
 
 def _flush(code: int) -> int:
     """Write what is left in our streams while an error can still be reported; Python itself could not at its exit."""
+    stdout, stderr = (getattr(stream, "wrapped", stream) for stream in (sys.stdout, sys.stderr))  # typer wraps them
     try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except BrokenPipeError:
-        code = code or FAILED
-        _discard(sys.stdout.fileno())
+        if stdout is not None:
+            stdout.flush()
     except OSError as error:
         code = code or FAILED
-        _discard(sys.stdout.fileno())
-        report_error(f"The standard output cannot be written: {_reason(error)}.")
+        _discard(stdout)
+        if not isinstance(error, BrokenPipeError):
+            report_error(f"The output cannot be printed: {_reason(error)}.")
     except ValueError:
         pass  # closed already
     try:
-        if sys.stderr is not None:
-            sys.stderr.flush()
+        if stderr is not None:
+            stderr.flush()
     except (OSError, ValueError):
-        _discard(2)
+        _discard(stderr)
     return code
 
 
-def _discard(descriptor: int) -> None:
-    """What is still written to a stream that cannot take it goes nowhere."""
+def _discard(stream: TextIO) -> None:
+    """What a stream holds and cannot write goes nowhere."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, descriptor)
+        os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
 
 

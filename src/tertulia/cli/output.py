@@ -43,8 +43,8 @@ class SafeConsole(Console):
             yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
 
-out = SafeConsole(highlight=False, soft_wrap=True)
-err = SafeConsole(stderr=True, highlight=False)
+out = SafeConsole(highlight=False, markup=False, emoji=False, soft_wrap=True)
+err = SafeConsole(stderr=True, highlight=False, markup=False, emoji=False)
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\ud800-\udfff]")
 WIDE = 72
 """Columns of a terminal on which a progress bar has room for everything."""

@@ -1,6 +1,5 @@
 """`tertulia selfplay`: let bots talk to themselves and to each other, and save the conversations."""
 
-import typer
 from rich.text import Text
 
 from tertulia.cli.command import command
@@ -22,12 +21,12 @@ def selfplay(settings: SelfplayConfig, *, as_json: bool) -> None:
     if len(outcome.pairings) == 1:
         for turn in outcome.first.turns:
             out.print(Text.assemble((f"{turn.speaker}: ", "bold"), turn.text))
-        typer.echo()
+        out.print()
     print_table(("pairing", "conversations", "turns", "distinct-2", "time"), map(_row, outcome.pairings))
-    typer.echo(f"\n{sum(one.conversations for one in outcome.pairings)} conversations in {outcome.file}")
+    out.print(f"\n{sum(one.conversations for one in outcome.pairings)} conversations in {outcome.file}")
     if outcome.continued:
         was = "all" if outcome.continued == outcome.shards else f"{outcome.continued} of {outcome.shards}"
-        typer.echo(f"An earlier run had finished {was} shards.")
+        out.print(f"An earlier run had finished {was} shards.")
 
 
 def _row(one: PairingSummary) -> tuple[str, ...]:

@@ -9,12 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from pydantic import Field
 
 from tertulia.cli.command import command
 from tertulia.cli.database import missing_file, open_database
-from tertulia.cli.output import out, plural, print_json, print_table
+from tertulia.cli.output import out, plural, print_json, print_table, print_text
 from tertulia.cli.study_results import (
     DB,
     DB_HELP,
@@ -52,7 +51,7 @@ def new(settings: NewStudyConfig, *, as_json: bool) -> None:
     if as_json:
         print_json({"preset": settings.preset, "toml": text})
     else:
-        typer.echo(text, nl=False)
+        print_text(text)
 
 
 class PresetsConfig(Config):
@@ -115,6 +114,8 @@ def open_(settings: OpenConfig, *, as_json: bool, dry_run: bool) -> None:
     if dry_run:
         _preview_opening(settings, name, as_json=as_json)
         return
+    if missing_file(settings.db):
+        load_study(settings.file)  # a wrong one fails before there is a database
     with open_database(settings.db, create=True) as database:
         store = StudyStore(database)
         record = next((study for study in store.list() if study.name == name), None)
@@ -255,7 +256,7 @@ def invite(settings: InviteConfig, *, as_json: bool) -> None:
         print_json(links)
     else:
         for link in links.values():
-            typer.echo(link)
+            out.print(link)
 
 
 class PlanConfig(Config):

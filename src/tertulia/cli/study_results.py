@@ -305,7 +305,7 @@ def simulate(settings: SimulateConfig, *, as_json: bool) -> None:
     raters = simulated_raters(settings.raters, bias, seed=settings.seed)
     with tempfile.TemporaryDirectory(prefix="tertulia-simulate-") as folder:
         url = settings.db or f"sqlite:///{folder}/simulated.db"
-        with open_database(url, create=True) as database:
+        with open_database(url, create=True) if settings.db else Database.open(url) as database:
             store = StudyStore(database)
             record = open_from_file(store, settings.file, name=f"{settings.file.stem}-simulated-{settings.seed}")
             with Bars() as bars, running(_app(database)) as address:

@@ -26,7 +26,7 @@ from tertulia import __version__
 from tertulia.artefacts.files import exclusive_lock, read_json, remove_unfinished, sha256_of, write_json
 from tertulia.artefacts.manifest import MANIFEST
 from tertulia.core.config import Cli, Config
-from tertulia.core.errors import DataError, UsageError
+from tertulia.core.errors import DataError, MissingFile, UsageError
 from tertulia.core.progress import Progress, Silent
 from tertulia.corpus.chatlogs.stats import chatlog_stats
 from tertulia.corpus.erase import shards as mined
@@ -204,6 +204,8 @@ def _start(folder: Path, authors: frozenset[str], ids: frozenset[str], derived: 
 
 
 def _check_mined(folder: Path) -> None:
+    if not folder.is_dir():
+        raise MissingFile(f"Folder not found: {folder}", hint="Give the folder of a mined corpus.")
     is_trees = (folder / FUNNEL).is_file() and not (folder / _WORK).exists()
     if not is_trees and not is_room(folder):
         raise DataError(
