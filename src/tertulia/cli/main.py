@@ -104,7 +104,9 @@ def _called(args: Sequence[str]) -> list[str]:
     >>> _called(["--log-level", "info", "corpus", "mine", "a.jsonl"]), _called(["judge", "--help"]), _called([])
     (['corpus mine'], [], [])
     """
-    if "_TERTULIA_COMPLETE" in os.environ:  # a shell completes this line: bash has it in one variable, others in another
+    if (
+        "_TERTULIA_COMPLETE" in os.environ
+    ):  # a shell completes this line: bash has it in one variable, others in another
         args = (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")).split()[1:]
     words: list[str] = []
     skip = False
