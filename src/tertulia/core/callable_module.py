@@ -1,7 +1,7 @@
 """Packages that can be called: `tertulia.judge` and `tertulia.train` are rooms of the code and functions of the API.
 
-The import system sets a package as an attribute of its parent, whatever that had by this name. So the room itself has to
-be what `tt.judge("rank")` calls; it hands the call on to the function of its name in `tertulia.api`.
+The import system sets a package as an attribute of its parent, whatever that had by this name. So the room itself has
+to be what `tt.judge("rank")` calls; it hands the call on to the function of its name in `tertulia.api`.
 """
 
 from importlib import import_module
