@@ -9,7 +9,6 @@ import subprocess
 import sys
 
 from common import finish
-
 from tertulia.cli.commands import COMMANDS, Group, leaves
 
 LIMIT = 0.3

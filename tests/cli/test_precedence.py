@@ -1,4 +1,4 @@
-"""Where an option comes from: the command line, the environment, --config, the user's file, the default, in this order."""
+"""Where an option comes from: the command line, the environment, --config, the user's file, or the default."""
 
 import json
 from collections.abc import Callable
@@ -64,7 +64,7 @@ def test_variables_of_lists_switches_and_arguments(tertulia: Tertulia, monkeypat
     monkeypatch.setenv("TERTULIA_JUDGE_RANK_LIMIT", "20")
     result = tertulia("judge", "rank", "--json")
     assert result.code == 0, result.err
-    config = json.loads(result.out)["config"]
+    config = json.loads(result.out)["run"]["config"]
     assert (config["metrics"], config["bots"], config["hard"], config["limit"]) == (
         ["hits@1", "mrr"],
         ["generic"],
