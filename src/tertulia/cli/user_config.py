@@ -46,7 +46,7 @@ def global_options(given: Mapping[str, Any]) -> Verbosity:
     own = {name: value for name, value in user_values().items() if name not in COMMANDS}
     if "log_level" in given:
         validate(GlobalOptions, {"log_level": given["log_level"]}, where="--log-level")
-    options = validate(GlobalOptions, own | given, where=str(user_file()))
+    options = validate(GlobalOptions, {**own, **given}, where=str(user_file()))
     level = options.log_level or ("debug" if options.debug else "info" if options.verbose else "")
     return Verbosity(options.quiet, level, options.debug, verbosity().as_json)
 
@@ -71,9 +71,10 @@ def user_values() -> dict[str, Any]:
         entry = COMMANDS.get(name)
         if entry and not isinstance(value, dict):
             raise ConfigError(f"In {file}: {name!r} must be a table, such as [{name}].")
-        for sub in value if isinstance(entry, Group) else ():
-            if sub not in entry.commands:
-                raise _unknown(file, f"{name}.{sub}", [f"{name}.{command}" for command in entry.commands])
+        subcommands = entry.commands if isinstance(entry, Group) else {}
+        for sub in value if subcommands else ():
+            if sub not in subcommands:
+                raise _unknown(file, f"{name}.{sub}", [f"{name}.{command}" for command in subcommands])
     return values
 
 

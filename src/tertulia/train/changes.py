@@ -66,7 +66,7 @@ def _typed(holder: type[Config] | None, name: str, text: str) -> Any:
         return text
     if holder is None or name not in holder.model_fields:
         return value
-    field = TypeAdapter(holder.model_fields[name].annotation)
+    field: TypeAdapter[Any] = TypeAdapter(holder.model_fields[name].annotation or Any)
     for candidate in (value, text):
         try:
             field.validate_python(candidate)
