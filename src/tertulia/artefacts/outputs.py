@@ -87,8 +87,6 @@ def check_outputs(config: Config, labels: Mapping[str, str] | None = None) -> No
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
             raise UsageError(f"{path} cannot be written: {reason}.", hint=_other(label)) from None
-        except ValueError:
-            raise UsageError(f"{str(path)!r} is not a path.", hint=_other(label)) from None
 
 
 @contextmanager
@@ -121,6 +119,8 @@ def has_manifest_of(folder: Path, expected: Mapping[str, object]) -> bool:
 
 
 def _check_kind(path: Path, mark: Output, label: str) -> None:
+    if "\0" in str(path):
+        raise UsageError(f"{str(path)!r} is not a path.", hint=_other(label))
     if mark.endings and path.suffix not in mark.endings:
         raise UsageError(f"{path} must end in {' or '.join(mark.endings)}.", hint=_other(label))
     if mark.kind == "folder" and path.exists() and not path.is_dir():
