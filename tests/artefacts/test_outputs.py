@@ -16,7 +16,7 @@ from tertulia.core.errors import UsageError
 class Writes(Config):
     file: Annotated[Path | None, Output("file", companion="{stem}-items.txt")] = None
     folder: Annotated[Path | None, Output("folder", same=lambda folder, _: (folder / "same").exists())] = None
-    own: Annotated[Path | None, Output("folder", "own", marks=("mark",))] = None
+    own: Annotated[Path | None, Output("folder", "own", known_by=("mark",))] = None
     url: Annotated[Path | str | None, Output("folder")] = None
     named: Annotated[Path | None, Output("file", endings=(".toml",))] = None
     force: Force = False

@@ -35,7 +35,7 @@ class Output:
     kind: Literal["file", "folder", "either"]
     existing: Literal["refuse", "own"] = "refuse"
     """Refuse what is there unless the config says `force`; or leave it to the command, which appends or continues."""
-    marks: tuple[str, ...] = ()
+    known_by: tuple[str, ...] = ()
     """Names by which the command recognises a folder of its own: without one of them, what is there is refused."""
     same: Callable[[Path, Any], bool] | None = None
     """Whether what is there is the result of the same command (path, config), which may replace it."""
@@ -135,7 +135,7 @@ def _check_existing(path: Path, mark: Output, config: Config, label: str) -> Non
         names = contents(path)
         if not names or (forced and mark.replaces_folders):
             return
-        if mark.existing == "own" and (not mark.marks or set(names) & set(mark.marks)):
+        if mark.existing == "own" and (not mark.known_by or set(names) & set(mark.known_by)):
             return
         if mark.same is not None and mark.same(path, config):
             return
