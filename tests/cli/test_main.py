@@ -24,7 +24,8 @@ def test_without_a_command_help_is_shown(tertulia: Tertulia) -> None:
 
 
 def test_version(tertulia: Tertulia) -> None:
-    assert tertulia("--version").out.strip() == __version__
+    assert tertulia("--version").out.strip() == f"tertulia {__version__}"
+    assert tertulia("-V").out == tertulia("--version").out
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -34,9 +34,11 @@ import typer
 from pydantic.fields import FieldInfo
 
 from tertulia.artefacts.outputs import check_outputs
+from tertulia.cli.completion import completer
 from tertulia.cli.ending import interruptible, prepare_outputs
 from tertulia.cli.user_config import command_values, unknown_variables, user_file, variable
 from tertulia.core.config import Cli, Config, Source, resolve
+from tertulia.core.describe import choices_of, default_of
 from tertulia.core.errors import UsageError
 
 log = logging.getLogger(__name__)
@@ -183,8 +185,8 @@ def _environment(
 def help_of(info: FieldInfo, *, show_default: bool = True) -> str:
     """A field's docstring, with its default."""
     text = " ".join((info.description or "").split())
-    default = info.get_default(call_default_factory=True, validated_data={})
-    if not show_default or info.is_required() or default is None or default is False or default in ("", (), {}):
+    default = default_of(info)
+    if not show_default or default is None or default is False or default in ("", (), {}):
         return text
     if isinstance(default, tuple | list):
         fixed = get_origin(_kind(info.annotation)) is tuple  # given as several words
@@ -217,13 +219,14 @@ def _parameter(name: str, infos: Sequence[FieldInfo], label: str = "") -> inspec
     label = "" if f"--{name}" in label else label
     help_text = f"{label} {help_of(info, show_default=show_default)}".strip()
     parsed = _parsed(kind)
+    complete = completer(name, [choice for one in infos for choice in choices_of(one)]) if kind is not bool else None
     if cli.argument:
         metavar = name.upper() if info.is_required() else f"[{name.upper()}]"
         metavar += "..." if get_origin(kind) is list else ""
-        argument = typer.Argument(help=help_text, show_default=False, metavar=metavar)
+        argument = typer.Argument(help=help_text, show_default=False, metavar=metavar, autocompletion=complete)
         return _keyword(_parameter_name(name), Annotated[parsed | None, argument])
     names = cli.names.split() or [_default_name(name, kind)]
-    option = typer.Option(*names, help=help_text, show_default=False, metavar=_metavar(infos))
+    option = typer.Option(*names, help=help_text, show_default=False, metavar=_metavar(infos), autocompletion=complete)
     return _keyword(_parameter_name(name), Annotated[parsed | None, option])
 
 

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from tertulia.cli.command import AsJson, command
 from tertulia.cli.ending import prepare_outputs
-from tertulia.cli.output import Bars, err, out, print_json, print_problems, print_table
+from tertulia.cli.output import Bars, err, out, plural, print_json, print_problems, print_table
 from tertulia.cli.show import show_dialogue, show_exchange, show_sample
 from tertulia.core.codec import Problems, dialogue_to_json, exchange_to_json
 from tertulia.core.dialogue import Dialogue, Exchange, Json
@@ -92,7 +92,7 @@ def get_corpus(settings: GetConfig, *, as_json: bool) -> None:
             }
         )
         return
-    out.print(f"{len(result.files)} files in {result.folder}", markup=False)
+    out.print(f"{plural(len(result.files), 'file')} in {result.folder}", markup=False)
     if result.unverified:
         files = ", ".join(result.unverified)
         out.print(
@@ -156,11 +156,12 @@ def convert(settings: ConvertConfig, *, as_json: bool) -> None:
     else:
         if settings.scrub:
             print_table(("replaced", ""), converted.replaced.most_common())
-        out.print(f"Wrote {converted.count} {converted.kind} to {settings.out}", markup=False)
+        written = plural(converted.count, converted.kind.removesuffix("s"))
+        out.print(f"Wrote {written} to {settings.out}", markup=False)
     if converted.repeating:
         err.print(
-            f"In {converted.repeating} dialogues one role has two turns in a row: for trainers that need alternation, "
-            "convert with --merge-turns.",
+            f"In {plural(converted.repeating, 'dialogue')} one role has two turns in a row: for trainers that need"
+            " alternation, convert with --merge-turns.",
             markup=False,
         )
     print_problems(converted.problems)

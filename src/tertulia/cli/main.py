@@ -30,6 +30,7 @@ def build(load: Collection[str] = ()) -> typer.Typer:
     """
     root = App(
         name="tertulia",
+        order=tuple(COMMANDS),
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         help="A lab for open-domain dialogue: build corpora, train models, talk to bots, and judge them.",
@@ -103,8 +104,10 @@ def _called(args: Sequence[str]) -> list[str]:
     >>> _called(["--log-level", "info", "corpus", "mine", "a.jsonl"]), _called(["judge", "--help"]), _called([])
     (['corpus mine'], [], [])
     """
-    if completing := os.environ.get("_TYPER_COMPLETE_ARGS"):  # the line so far, for completion by a shell
-        args = completing.split()[1:]
+    if (
+        "_TERTULIA_COMPLETE" in os.environ
+    ):  # a shell completes this line: bash has it in one variable, others in another
+        args = (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")).split()[1:]
     words: list[str] = []
     skip = False
     for argument in args:

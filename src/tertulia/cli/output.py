@@ -112,9 +112,9 @@ def plural(count: int, noun: str, several: str = "") -> str:
     """A count with its noun.
 
     >>> plural(1, "dialogue"), plural(2, "dialogue"), plural(0, "reply", "replies"), plural(1200, "turn")
-    ('1 dialogue', '2 dialogues', '0 replies', '1,200 turns')
+    ('1 dialogue', '2 dialogues', '0 replies', '1200 turns')
     """
-    return f"{count:,} {noun if count == 1 else several or f'{noun}s'}"
+    return f"{count} {noun if count == 1 else several or f'{noun}s'}"
 
 
 def table_parts(head: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[list[int]]:

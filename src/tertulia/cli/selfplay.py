@@ -3,7 +3,7 @@
 from rich.text import Text
 
 from tertulia.cli.command import command
-from tertulia.cli.output import Bars, out, print_json, print_table
+from tertulia.cli.output import Bars, out, plural, print_json, print_table
 from tertulia.core.dialogue import Json
 from tertulia.core.progress import duration
 from tertulia.talk.selfplay.config import SelfplayConfig
@@ -23,7 +23,8 @@ def selfplay(settings: SelfplayConfig, *, as_json: bool) -> None:
             out.print(Text.assemble((f"{turn.speaker}: ", "bold"), turn.text))
         out.print()
     print_table(("pairing", "conversations", "turns", "distinct-2", "time"), map(_row, outcome.pairings))
-    out.print(f"\n{sum(one.conversations for one in outcome.pairings)} conversations in {outcome.file}")
+    count = sum(one.conversations for one in outcome.pairings)
+    out.print(f"\n{plural(count, 'conversation')} in {outcome.file}")
     if outcome.continued:
         was = "all" if outcome.continued == outcome.shards else f"{outcome.continued} of {outcome.shards}"
         out.print(f"An earlier run had finished {was} shards.")

@@ -9,7 +9,7 @@ import orjson
 from tertulia.artefacts.outputs import Force, Output, write_output
 from tertulia.cli.command import command
 from tertulia.cli.database import open_database
-from tertulia.cli.output import Bars, out, print_json
+from tertulia.cli.output import Bars, out, plural, print_json
 from tertulia.core.codec import dialogue_to_json
 from tertulia.core.config import Cli, Config
 from tertulia.core.dialogue import Dialogue, Turn
@@ -58,7 +58,7 @@ def export(settings: StoreExportConfig, *, as_json: bool) -> None:
     if as_json:
         print_json({"out": str(settings.out), "conversations": count, "studies_left_out": studies_left_out})
     else:
-        out.print(f"Wrote {count} conversations to {settings.out}", markup=False)
+        out.print(f"Wrote {plural(count, 'conversation')} to {settings.out}", markup=False)
         if studies_left_out:
             out.print("Left out the conversations of studies: use tertulia study export, or --studies.", markup=False)
 

@@ -91,7 +91,7 @@ def check(settings: StudyFileConfig, *, as_json: bool) -> None:
         return
     _print_estimate(settings.file, config, estimate)
     if missing:
-        out.print(f"{len(missing)} responses will be generated when the study opens.", markup=False)
+        out.print(f"{plural(len(missing), 'response')} will be generated when the study opens.", markup=False)
 
 
 class OpenConfig(StudyFileConfig):

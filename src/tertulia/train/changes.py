@@ -16,13 +16,29 @@ def with_changes(config: type[Config], values: Mapping[str, Any], changes: Mappi
     changed = _copy(values)
     for key, text in changes.items():
         *tables, name = key.split(".")
-        holder, table = _config_type(config, tables), changed
-        for part in tables:
-            table = table.setdefault(part, {})
-            if not isinstance(table, dict):
-                raise UsageError(f"--set {key}: {part!r} has no settings of its own.")
-        table[name] = _typed(holder, name, text)
+        _table(changed, key)[name] = _typed(_config_type(config, tables), name, text)
     return changed
+
+
+def with_values(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with changes by dotted keys, which have their types already.
+
+    >>> with_values({"model": {"heads": 2}}, {"model.layers": 4, "seed": 1})
+    {'model': {'heads': 2, 'layers': 4}, 'seed': 1}
+    """
+    changed = _copy(values)
+    for key, value in changes.items():
+        _table(changed, key)[key.rpartition(".")[2]] = value
+    return changed
+
+
+def _table(values: dict[str, Any], key: str) -> dict[str, Any]:
+    """The table that a dotted key is in, made if need be."""
+    for part in key.split(".")[:-1]:
+        values = values.setdefault(part, {})
+        if not isinstance(values, dict):
+            raise UsageError(f"{key}: {part!r} has no settings of its own.")
+    return values
 
 
 def _copy(values: Mapping[str, Any]) -> dict[str, Any]:
