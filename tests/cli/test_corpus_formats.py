@@ -174,8 +174,8 @@ def test_convert_reports_what_cannot_be_converted(
 def test_an_unwritable_path_is_an_error(tertulia: Tertulia, talk: Path, tmp_path: Path) -> None:
     for out, to in ((talk / "x.jsonl", "tertulia"), (talk / "x.parquet", "tertulia"), (talk / "x", "convokit")):
         result = tertulia("corpus", "convert", talk, out, "--to", to)
-        assert result.code == 1
-        assert "Cannot write" in result.stderr
+        assert result.code == 2
+        assert "cannot be written" in result.stderr
     assert "neither a file nor a folder" in tertulia("corpus", "show", "/dev/null").stderr
 
 

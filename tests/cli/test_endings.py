@@ -229,6 +229,8 @@ def test_a_broken_plugin_is_named_and_does_not_take_others_down(
         assert len([warning for warning in warnings if warning.startswith(skipped.format(name))]) == 1, name
     assert any("bot 'generic' of the plugin wreck" in warning for warning in warnings)
     assert any("bot 'kv-memory' of the plugin wreck" in warning for warning in warnings)
+    for listing in ("bots", "metrics", "formats", "bots broken", "metrics nothing", "formats --json"):
+        assert tertulia(*listing.split()).code == 0, listing
     for words in ("selfplay broken --out x.jsonl", "judge rank generic --limit 5 --metric broken"):
         result = tertulia(*words.split())
         assert result.code == 1, result.err

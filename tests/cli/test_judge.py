@@ -148,7 +148,7 @@ def test_report_says_what_cannot_be_compared(tertulia: Tertulia, tmp_path: Path)
     assert unknown.code == 2
     assert "'generic'" in unknown.stderr
     missing = tertulia("report", tmp_path / "nowhere")
-    assert missing.code == 1
+    assert missing.code == 2
     assert "Folder not found" in missing.stderr
 
 
@@ -202,7 +202,7 @@ def test_hard_distractors(tertulia: Tertulia) -> None:
         (("--persona", "mine"), "persona"),
         (("--table", "meena"), "table"),
         (("--limit", 0), "limit"),
-        (("--out", __file__), "is a file, but a judged run is saved as a folder"),
+        (("--out", __file__), "is a file, not a folder"),
     ],
 )
 def test_invalid_options_are_clear_errors(tertulia: Tertulia, given: tuple[object, ...], message: str) -> None:

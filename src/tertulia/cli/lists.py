@@ -9,7 +9,7 @@ from tertulia.core.config import Cli, Config
 from tertulia.core.describe import FieldDescription, describe
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import MissingExtra, UnknownName
-from tertulia.core.registry import Registry
+from tertulia.core.registry import BrokenPlugin, Registry
 
 
 class ListConfig(Config):
@@ -162,7 +162,7 @@ def _list(
 
 
 def _rows(registry: Registry, settings: ListConfig, details: Callable[[str], dict[str, Json]]) -> list[dict[str, Any]]:
-    """The rows that were asked for, with details; one whose package is not installed says so instead."""
+    """The rows that were asked for, with details; one whose package is not installed, or broken, says so instead."""
     known = {row.name: row for row in registry.rows()}
     rows: list[dict[str, Any]] = []
     for name in settings.names or known:
@@ -171,7 +171,7 @@ def _rows(registry: Registry, settings: ListConfig, details: Callable[[str], dic
         row: dict[str, Any] = {"name": name, "summary": known[name].summary}
         try:
             row |= details(name)
-        except MissingExtra as missing:
+        except (MissingExtra, BrokenPlugin) as missing:
             row["missing"] = f"{missing.message} {missing.hint}"
         rows.append(row)
     return rows
@@ -187,7 +187,7 @@ def _print_details(rows: Sequence[dict[str, Any]]) -> None:
         out.print(f"{row['name']}: {row['summary']}", markup=False)
         for key, value in row.items():
             if key not in ("name", "summary", "options") and value:
-                label = {"target": "after the colon", "missing": "not installed"}.get(key, key)
+                label = {"target": "after the colon", "missing": "not to be used"}.get(key, key)
                 out.print(f"  {label}: {_cell(value)}", markup=False)
         options: Sequence[FieldDescription] = row.get("options") or ()
         if options:

@@ -4,7 +4,9 @@ Everything that is printed passes here, and no text reaches the terminal as it i
 shown, not sent. Colours are for terminals, and never if NO_COLOR is set.
 """
 
+import errno
 import json
+import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,6 +43,10 @@ class SafeConsole(Console):
         """The segments of anything that is printed."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(visible(segment.text), segment.style)
+
+    def on_broken_pipe(self) -> None:
+        """Leave it to `ending`; rich's own way would silence the console for good."""
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
 out = SafeConsole(highlight=False, markup=False, emoji=False, soft_wrap=True)

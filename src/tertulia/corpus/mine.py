@@ -63,7 +63,7 @@ _SMALL = 8 << 20
 """Inputs below this size are mined in this process."""
 
 
-_FOLDER = Output("folder", "own", marks=(MANIFEST, RECORD))
+_FOLDER = Output("folder", "own", known_by=(MANIFEST, RECORD))
 
 
 def _path_or_url(value: object) -> object:

@@ -17,7 +17,7 @@ def _trained_models() -> Iterator[Row]:
     return (Row(row.name, row.bot or _BOTS[row.kind], f"a trained {row.kind}: {row.summary}") for row in ARCHITECTURES)
 
 
-BOTS = Registry("bot", "tertulia.bots", derived=_trained_models)
+BOTS = Registry("bot", "tertulia.bots", derived=_trained_models, requires=("Options", "target_help", "build"))
 
 BOTS.add(
     "generic", "tertulia.talk.bots.generic:GenericBot", 'says "I don\'t know." to questions and "ok" to statements'

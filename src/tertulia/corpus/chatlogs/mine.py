@@ -37,7 +37,9 @@ class ChatlogConfig(LoweRules):
 
     source: str = SAMPLE
     """A chat log, a folder of logs, an export of Slack or Discord, or `sample` for the bundled chat room."""
-    out: Annotated[Path, Output("folder", "own", marks=(STATS, "dialogues.parquet", "erased.json"))] = Path("chatlogs")
+    out: Annotated[Path, Output("folder", "own", known_by=(STATS, "dialogues.parquet", "erased.json"))] = Path(
+        "chatlogs"
+    )
     """Folder for the results."""
     format: str | None = None
     """Format of text logs; detected by default."""
