@@ -10,6 +10,7 @@ judge that takes long. Without either, the run has the ratings and texts alone, 
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -280,7 +281,7 @@ def match_values(rated: Sequence[RatedUnit], values: Mapping[tuple[str, str], fl
 
 
 def _renamed(info: MetricInfo, name: str) -> MetricInfo:
-    return MetricInfo(name, info.unit, "mean", info.summary, info.citation, info.higher_is_better)
+    return replace(info.info, name=name, reduction="mean")
 
 
 def judge_metrics(

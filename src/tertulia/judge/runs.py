@@ -118,16 +118,16 @@ class JudgedRun:
         """
         if saved := self.details.get("estimates"):
             return {(row[0], row[1], row[2]): _saved_estimate(*row[3:]) for row in saved}
+        bounds = {setting: (low, high) for setting, (low, high) in self.details.get("bounds", {}).items()}
         raters = self.raters
         if raters:
-            bounds = {setting: (low, high) for setting, (low, high) in self.details.get("bounds", {}).items()}
             return {
                 score.key: crossed_estimate(
                     score, self.metrics[score.metric], raters, bounds=bounds.get(score.setting, (0, 1))
                 )
                 for score in self.scores
             }
-        figures = estimates(self.scores, self.metrics, seed=self.seed)
+        figures = estimates(self.scores, self.metrics, scales=bounds, seed=self.seed)
         return {score.key: figure for score, figure in zip(self.scores, figures, strict=True)}
 
     def comparisons(self, baseline: str | None = None) -> list[Comparison]:

@@ -45,6 +45,11 @@ class LabelDraws:
             for rows, codes in zip(self._rows, self._codes, strict=True)
         ]
 
+    @property
+    def clusters(self) -> int:
+        """Of the part that has the fewest."""
+        return min(len(np.unique(codes)) for codes in self._codes)
+
     def intervals(self, *, level: float, resamples: int, seed: int) -> list[tuple[float, float, float]]:
         """The figure of each part with the ends of its percentile interval, which does not collapse at 0 and 1."""
         values, sampled = self.figures(resamples, seed)
