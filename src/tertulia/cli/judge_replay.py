@@ -5,7 +5,7 @@ from tertulia.cli.output import Bars, out, print_problems
 from tertulia.cli.report import print_report
 from tertulia.core.codec import Problems
 from tertulia.corpus.write import save_dialogues
-from tertulia.judge.conversations import describe_paths
+from tertulia.corpus.identity import describe_paths
 from tertulia.judge.replay import ReplayConfig, replayed_dialogues, run_replay
 from tertulia.judge.replay_study import write_study
 from tertulia.judge.report import save_judged

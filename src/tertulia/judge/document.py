@@ -81,7 +81,9 @@ class Document:
     lead: str
     sections: tuple[Section, ...]
     identity: str = ""
-    """In one line: command, time, version, data."""
+    """In one line: command, time, version, data, checkpoints."""
+    warnings: tuple[str, ...] = ()
+    """Why the figures may not be what they seem, to be read before them."""
 
 
 def write_document(document: Document, folder: Path, *, data: str = "") -> None:
@@ -97,6 +99,7 @@ def write_document(document: Document, folder: Path, *, data: str = "") -> None:
 def markdown_document(document: Document) -> str:
     """The report in Markdown."""
     head = [f"# {document.title}", document.lead, *([document.identity] if document.identity else [])]
+    head += [f"> **Warning:** {_plain_line(text)}" for text in document.warnings]
     lines = [*head, *(line for section in document.sections for line in _markdown(section))]
     return "\n\n".join(lines) + "\n"
 
@@ -104,7 +107,15 @@ def markdown_document(document: Document) -> str:
 def write_html_document(document: Document, path: Path, *, data: str = "") -> None:
     """Write the report as one self-contained HTML file; `data` is what its cells lead to."""
     sections = [_html(section) for section in document.sections]
-    write_html(path, title=document.title, lead=document.lead, identity=document.identity, sections=sections, data=data)
+    write_html(
+        path,
+        title=document.title,
+        lead=document.lead,
+        identity=document.identity,
+        warnings=document.warnings,
+        sections=sections,
+        data=data,
+    )
 
 
 def _html(section: Section) -> HtmlSection:

@@ -246,9 +246,16 @@ def _asset(name: str) -> str:
 
 
 def write_html(
-    path: Path, *, title: str, lead: str, sections: Iterable[HtmlSection], identity: str = "", data: str = ""
+    path: Path,
+    *,
+    title: str,
+    lead: str,
+    sections: Iterable[HtmlSection],
+    identity: str = "",
+    warnings: Iterable[str] = (),
+    data: str = "",
 ) -> None:
-    """Write the document. `identity` says in a line what it is about.
+    """Write the document. `identity` says in a line what it is about, `warnings` why not to trust it.
 
     `data` are the elements that the page's script reads; without them it has no script.
     """
@@ -271,6 +278,7 @@ def write_html(
     )
     footer = f'<p class="quiet">Made by Tertulia {escape(__version__)}.</p>'
     top = f"<h1>{escape(title)}</h1><p>{escape(lead)}</p>{paragraph(identity, quiet=True) if identity else ''}"
+    top += "".join(f'<p class="warning" role="note"><strong>Warning.</strong> {escape(text)}</p>' for text in warnings)
     main = f"<main>{top}{menu}{body}{footer}</main>"
     tail = f"{data}<script>{script}</script>" if data else ""
     page = f'<!doctype html><html lang="en"><head>{head}</head><body>{main}{tail}</body></html>\n'

@@ -17,12 +17,12 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from tertulia.artefacts.files import sha256_of
 from tertulia.core.config import Cli, Config
 from tertulia.core.dialogue import Dialogue, Json, Turn
 from tertulia.core.errors import DataError, UnknownName, UsageError
 from tertulia.core.progress import Progress, Silent
 from tertulia.core.score import Score
+from tertulia.corpus.identity import describe_artefacts
 from tertulia.judge.config import Strings
 from tertulia.judge.conversations import conversation_example
 from tertulia.judge.correlation_tables import AGREEMENT, CORRELATIONS, CorrelationRow, RaterAgreement, RatingLevel
@@ -426,5 +426,4 @@ def _notes(ratings: RatedSet) -> list[str]:
 
 def describe_ratings(config: MetaConfig) -> dict[str, Json]:
     """Path and digest of the ratings."""
-    file = config.file / "manifest.json" if config.file.is_dir() else config.file
-    return {"path": str(config.file), "split": None, "digest": sha256_of(file)[:16]}
+    return describe_artefacts(ratings=config.file)

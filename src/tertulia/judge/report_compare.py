@@ -10,6 +10,7 @@ from pydantic import Field
 from tertulia.core.config import Cli, Config
 from tertulia.core.errors import UnknownName
 from tertulia.core.estimate import Estimate
+from tertulia.judge.contamination import contamination_warnings
 from tertulia.judge.document import Document
 from tertulia.judge.inspect_log import is_log, read_log
 from tertulia.judge.report import (
@@ -61,7 +62,7 @@ def compare_runs(config: ReportConfig) -> RunReport:
     figures = {one.key: figure for run in runs for one, figure in _estimates(run, scores)}
     compared, notes = _compare_with(baseline, scores)
     comparisons = adjust(compared)
-    notes += _data_notes(config.runs, runs)
+    warnings = [*_data_warnings(config.runs, runs), *(text for run in runs for text in contamination_warnings(run))]
     pairs = comparison_section(comparisons)
     single = len(runs) == 1
     document = Document(
@@ -73,9 +74,11 @@ def compare_runs(config: ReportConfig) -> RunReport:
             *(method_section(run, folder) for run, folder in zip(runs, config.runs, strict=True)),
         ),
         identity=" ".join(identity_line(run) for run in runs),
+        warnings=tuple(warnings),
     )
     json = {
         "identity": [identity(run) for run in runs],
+        "warnings": warnings,
         "runs": [{"folder": str(f)} | metadata(run) for f, run in zip(config.runs, runs, strict=True)],
         "baseline": baseline,
         "figures": [figure_json(key, figure) for key, figure in figures.items()],
@@ -139,7 +142,7 @@ def _compare_with(baseline: str, scores: Sequence[JudgedScore]) -> tuple[list[Co
     return comparisons, notes
 
 
-def _data_notes(folders: Sequence[Path], runs: Sequence[JudgedRun]) -> list[str]:
+def _data_warnings(folders: Sequence[Path], runs: Sequence[JudgedRun]) -> list[str]:
     """A warning where runs were judged on different data: then equal unit ids need not be the same turns."""
     digests = [(run.about.get("data") or {}).get("digest") for run in runs]
     first = digests[0]

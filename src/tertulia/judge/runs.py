@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tertulia import __version__
-from tertulia.artefacts.files import atomic_write, fingerprint, sha256_of
+from tertulia.artefacts.files import atomic_write
 from tertulia.artefacts.manifest import MANIFEST, is_complete, open_folder, read_about, read_manifest, seal
 from tertulia.core.command_line import command_line
 from tertulia.core.config import Config
@@ -27,7 +27,8 @@ from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError, UsageError
 from tertulia.core.estimate import Estimate
 from tertulia.core.score import Score
-from tertulia.corpus.load import SAMPLE, files_of
+from tertulia.corpus.identity import DIGEST_LENGTH
+from tertulia.corpus.identity import describe_data as describe_data
 from tertulia.metrics.metric import MetricInfo
 from tertulia.metrics.significance import Comparison, compare, crossed_estimate, estimates
 from tertulia.talk.spec import parse_spec
@@ -159,24 +160,28 @@ def _saved_estimate(value: float | None, low: float | None, high: float | None, 
     return Estimate(value, low, high, n=n)
 
 
-def describe_subject(name: str, spec: str) -> Subject:
-    """A subject with the fingerprint of its checkpoint or index, if its specification names a folder that has one."""
+def describe_subject(name: str, spec: str, bot: object = None) -> Subject:
+    """A subject with the digest of its checkpoint or index: that of its folder, or what the loaded bot has."""
     parsed = parse_spec(spec)
     folder = Path(parsed.target or parsed.name)
     about = read_about(folder) if is_complete(folder) else {}
-    return Subject(name, spec, str(about.get("model", parsed.name)), str(about.get("fingerprint", "")))
+    digest = str(about.get("fingerprint") or (checkpoint_digest(bot) if bot is not None else ""))
+    return Subject(name, spec, str(about.get("model", parsed.name)), digest)
 
 
-def describe_data(data: str, split: str | None) -> dict[str, Json]:
-    """Path, split and digest of the data of a run."""
-    if data == SAMPLE:
-        return {"path": data, "split": split, "digest": fingerprint([SAMPLE, __version__, split or ""])}
-    try:
-        files = files_of(Path(data), split=split)
-    except DataError:  # a folder whose files depend on each other, read as one corpus
-        files = sorted(file for file in Path(data).rglob("*") if file.is_file())
-    digest = fingerprint(part for file in files for part in (file.name, sha256_of(file)))
-    return {"path": data, "split": split, "digest": digest}
+def checkpoint_digest(bot: object) -> str:
+    """The digest of a loaded bot's weights or index; empty if it has none, or if they are elsewhere."""
+    if own := getattr(bot, "fingerprint", None):
+        return str(own)
+    engine = getattr(bot, "engine", None)
+    if isinstance(engine, Mapping) and engine.get("weights_sha256"):
+        return str(engine["weights_sha256"])[:DIGEST_LENGTH]
+    chat = getattr(bot, "chat", None)
+    if chat is None or not hasattr(chat, "model"):
+        return ""
+    from tertulia.models.hf.finetuned import digest_of  # torch, which is loaded where there is such a bot
+
+    return digest_of(chat)
 
 
 def describe_config(config: Config) -> dict[str, Json]:

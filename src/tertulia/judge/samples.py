@@ -60,7 +60,7 @@ def run_samples(
         scores += sweep_scores(
             loaded.bot.model, views, prompts, ways[SAMPLING], n, subject=name, times=config.times, seed=config.seed
         )
-    subject = describe_subject(name, config.run) if model is None else Subject(name, config.run)
+    subject = describe_subject(name, config.run, loaded.bot) if model is None else Subject(name, config.run)
     return JudgedRun(
         verb="samples",
         config=describe_config(config),
