@@ -1,5 +1,6 @@
 """Files that appear only when complete, JSON documents, digests, and decompression while reading."""
 
+import errno
 import fcntl
 import gzip
 import hashlib
@@ -8,7 +9,7 @@ import os
 import secrets
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TextIO
 
@@ -25,6 +26,8 @@ DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError)
 UNREADABLE = (OSError, *DAMAGED)
 """What reading any file may raise."""
 _UNFINISHED = ".unfinished"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What writing raises without naming the file."""
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _FINGERPRINT_LENGTH = 16
 
@@ -36,15 +39,35 @@ def atomic_write(path: Path, *, durable: bool = False) -> Iterator[Path]:
     Several writers of one path do no harm: each has a temporary name of its own. With `durable` the bytes are on disk
     before the name appears, so that not even a power cut leaves an empty file behind.
     """
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}{_UNFINISHED}")
+    unfinished = unfinished_path(path)
     try:
         yield unfinished
         if durable:
             with unfinished.open("rb") as file:
                 os.fsync(file.fileno())
         unfinished.replace(path)
+    except OSError as error:
+        if error.errno is None or not _is_of(error, unfinished):
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
     finally:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):  # its folder cannot be read: the first error says so
+            unfinished.unlink(missing_ok=True)
+
+
+def unfinished_path(path: Path) -> Path:
+    """A temporary name beside a path, which no other writer has."""
+    return path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}{_UNFINISHED}")
+
+
+def is_unfinished(path: Path) -> bool:
+    """Whether it is what a killed writer left."""
+    return path.name.endswith(_UNFINISHED)
+
+
+def _is_of(error: OSError, unfinished: Path) -> bool:
+    """Whether an error comes from writing this file, and not from something that is read or called meanwhile."""
+    return error.errno in _FULL if error.filename is None else str(error.filename) == str(unfinished)
 
 
 def remove_unfinished(folder: Path) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from tertulia import __version__
 from tertulia.artefacts.files import fingerprint, read_json, sha256_of, write_json
 from tertulia.core.dialogue import Json
-from tertulia.core.errors import DataError
+from tertulia.core.errors import DataError, MissingFile
 
 MANIFEST = "manifest.json"
 _OWN = ("kind", "format", "version", "fingerprint", "files")
@@ -126,7 +126,7 @@ def _record(folder: Path, remake: str) -> dict[str, Json]:
         return {"kind": _UNKNOWN_KIND, "format": 0} | record
     except FileNotFoundError:
         if not folder.is_dir():
-            raise DataError(f"Folder not found: {folder}", hint="Check the path.") from None
+            raise MissingFile(f"Folder not found: {folder}", hint="Check the path.") from None
         raise DataError(f"{folder} is incomplete: {MANIFEST} is missing.", hint=remake) from None
     except DataError as error:
         raise DataError(error.message, hint=remake) from None

@@ -13,7 +13,7 @@ import zstandard
 from numpy.typing import NDArray
 
 from tertulia.artefacts.files import open_text
-from tertulia.core.errors import DataError
+from tertulia.core.errors import DataError, MissingFile
 
 Vector = NDArray[np.float32]
 _EXPECTED = "Expected GloVe's text format (optionally .gz or .zst), or .npz with the arrays `words` and `vectors`."
@@ -28,7 +28,7 @@ def read_word_vectors(path: Path, wanted: Collection[str], *, allow_none: bool =
             with open_text(path) as lines:
                 vectors = parse_word_vectors(lines, wanted, source=str(path))
     except FileNotFoundError:
-        raise DataError(f"File not found: {path}", hint=_EXPECTED) from None
+        raise MissingFile(f"File not found: {path}", hint=_EXPECTED) from None
     except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zstandard.ZstdError) as error:
         raise DataError(f"Cannot read word vectors from {path} ({error}).", hint=_EXPECTED) from None
     if not vectors and not allow_none:
@@ -49,7 +49,7 @@ def read_word_ranks(path: Path, wanted: Collection[str]) -> tuple[dict[str, int]
             with open_text(path) as lines:
                 words = [line.partition(" ")[0] for line in lines]
     except FileNotFoundError:
-        raise DataError(f"File not found: {path}", hint=_EXPECTED) from None
+        raise MissingFile(f"File not found: {path}", hint=_EXPECTED) from None
     except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zstandard.ZstdError) as error:
         raise DataError(f"Cannot read words from {path} ({error}).", hint=_EXPECTED) from None
     return {word: place for place, word in enumerate(words, 1) if word in wanted}, len(words)

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tertulia.cli.command import command
+from tertulia.cli.output import SafeConsole
 from tertulia.talk.terminal import BOT, ChatConfig, TerminalChat
 
 NAMES = {BOT: ("bot", "bold magenta")}
@@ -28,7 +29,7 @@ def chat(settings: ChatConfig) -> None:
     for stream in (sys.stdin, sys.stdout):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = SafeConsole(highlight=False, markup=False, emoji=False)
     with _exit_on_kill():
         TerminalChat(settings, RichScreen(console), _line_reader(console)).run()
 

@@ -30,6 +30,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import typer
 from pydantic.fields import FieldInfo
 
+from tertulia.cli.ending import interruptible, prepare_outputs
 from tertulia.core.config import Cli, Config, resolve
 from tertulia.core.errors import UsageError
 
@@ -56,7 +57,8 @@ class Given:
     """How fields are called on the command line, for error messages."""
 
     def resolve(self, config: type[C], purpose: str = "") -> C:
-        """The config: options over file over defaults. An option that the config does not have is an error.
+        """The config: options over file over defaults. An option that the config does not have is an error, and so is
+        an output that cannot be written.
 
         `purpose` completes that error: "--window does not apply to {purpose}."
         """
@@ -66,7 +68,9 @@ class Given:
                 f"{', '.join(foreign)} {verb} not apply {f'to {purpose}' if purpose else 'here'}.",
                 hint=f"Options that apply: {', '.join(_labels(config.model_fields).values())}.",
             )
-        return resolve(config, self.file, self.options, labels=self.labels)
+        settings = resolve(config, self.file, self.options, labels=self.labels)
+        prepare_outputs(settings, labels=self.labels)
+        return settings
 
 
 def command(
@@ -101,7 +105,8 @@ def command(
                 elif kind in (int, float):
                     options[name] = _number(options[name])
             given = Given(options, path, flags)
-            function(given.resolve(configs[0]) if len(configs) == 1 else given, **extra)
+            with interruptible():
+                function(given.resolve(configs[0]) if len(configs) == 1 else given, **extra)
 
         run.__name__, run.__doc__, run.__module__ = function.__name__, function.__doc__, function.__module__
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

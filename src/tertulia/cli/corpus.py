@@ -11,11 +11,13 @@ from tertulia.cli.corpus_mine import erase, mine
 from tertulia.cli.corpus_personas import personas
 from tertulia.cli.corpus_quality import card, dedup, filter_items, push, tag
 from tertulia.cli.corpus_sets import ranking_set, silver, split
+from tertulia.cli.ending import prepare_outputs
 from tertulia.cli.help import App
 from tertulia.cli.output import Bars, err, out, print_json, print_problems, print_table
 from tertulia.cli.show import show_dialogue, show_exchange, show_sample
 from tertulia.core.codec import Problems, dialogue_to_json, exchange_to_json
 from tertulia.core.dialogue import Dialogue, Exchange, Json
+from tertulia.core.errors import keeping
 from tertulia.corpus.catalog import CATALOG, RECORD, GetConfig, get_dataset
 from tertulia.corpus.config import ReadConfig, ShowConfig
 from tertulia.corpus.convert import ConvertConfig, convert_corpus
@@ -79,8 +81,10 @@ def get_corpus(settings: GetConfig, *, as_json: bool) -> None:
     """Download, verify and unpack a well-known corpus; each has its own licence."""
     if dataset := CATALOG.get(settings.name):
         err.print(f"{dataset.name}: {dataset.description}. Licence: {dataset.licence}.", markup=False)
-    with Bars() as bars:
-        result = get_dataset(settings.name, settings.out or Path("corpora") / settings.name, bars)
+    folder = settings.out or Path("corpora") / settings.name
+    prepare_outputs(settings.model_copy(update={"out": folder}), given=settings.model_fields_set)
+    with keeping(f"What was downloaded so far is kept in {folder}."), Bars() as bars:
+        result = get_dataset(settings.name, folder, bars)
     dataset, corpus = result.dataset, corpus_in(result.folder)
     if as_json:
         print_json(

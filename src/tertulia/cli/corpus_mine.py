@@ -9,7 +9,7 @@ from tertulia.artefacts.folders import open_folder
 from tertulia.artefacts.stores import is_url
 from tertulia.cli.command import Given, command
 from tertulia.cli.output import Bars, out, print_json, print_problems, print_table
-from tertulia.core.errors import DataError, UsageError
+from tertulia.core.errors import DataError, UsageError, keeping
 from tertulia.corpus.chatlogs.mine import ChatlogConfig, ChatlogOutcome, mine_chatlogs
 from tertulia.corpus.erase import EraseConfig, Erased, Verification
 from tertulia.corpus.erase import erase as erase_messages
@@ -56,7 +56,7 @@ def erase(settings: EraseConfig, *, as_json: bool) -> None:
 
     An erasure that was interrupted is finished by the same command.
     """
-    with Bars() as bars:
+    with keeping("The erasure is not finished.", hint="Run the same command again to finish it."), Bars() as bars:
         erased = erase_messages(
             settings.folder,
             authors=settings.authors,

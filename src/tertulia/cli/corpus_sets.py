@@ -7,7 +7,6 @@ from tertulia.cli.command import command
 from tertulia.cli.output import Bars, out, print_json, print_problems, print_table
 from tertulia.core.codec import Problems
 from tertulia.core.dialogue import Dialogue, Exchange, Turn
-from tertulia.core.errors import UsageError
 from tertulia.core.progress import Progress
 from tertulia.core.reply import Ask
 from tertulia.corpus.config import ReadConfig
@@ -85,8 +84,6 @@ def silver(settings: SilverConfig, *, as_json: bool) -> None:
 def save_silver(settings: SilverConfig, make: Callable[[Problems, Progress], list[Exchange]], *, as_json: bool) -> None:
     """Make silver data, save it and print how much there is of each operation."""
     check_target(settings.out, format="exchanges")
-    if settings.out.exists() and not settings.force:
-        raise UsageError(f"{settings.out} exists.", hint="Name another file with --out, or replace it with --force.")
     problems = Problems()
     with Bars() as bars:
         bars.step("Reading")

@@ -7,6 +7,7 @@ from rich.text import Text
 from tertulia.cli.command import command
 from tertulia.cli.output import Bars, err, out, print_json, print_table
 from tertulia.cli.serve import run_server
+from tertulia.core.errors import keeping
 from tertulia.lab.demo import DemoConfig, DemoOutcome, run_demo
 from tertulia.lab.demo_report import write_demo_report
 from tertulia.web.config import ServeConfig
@@ -16,7 +17,7 @@ from tertulia.web.config import ServeConfig
 def demo(settings: DemoConfig, *, as_json: bool) -> None:
     """Mine the sample's threads, index the retrieval bot, rank held-out replies, let two bots talk, report, serve."""
     start = time.perf_counter()
-    with Bars() as bars:
+    with keeping(f"The steps that are finished are kept in {settings.out}."), Bars() as bars:
         outcome = run_demo(settings, bars)
         bars.step("Writing the report")
         write_demo_report(outcome, settings.out / "report.html")

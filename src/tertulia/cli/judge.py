@@ -1,5 +1,7 @@
 """`tertulia judge ...`: judge bots and models. Every command prints its report and can save a judged run."""
 
+from collections.abc import Mapping
+
 from tertulia.cli.command import command
 from tertulia.cli.help import App
 from tertulia.cli.judge_conversations import conversations
@@ -8,14 +10,16 @@ from tertulia.cli.judge_llm import llm, ppi
 from tertulia.cli.judge_meta import hybrid, meta, proxy
 from tertulia.cli.judge_replay import replay
 from tertulia.cli.judge_replies import replies
-from tertulia.cli.output import Bars, print_problems
-from tertulia.cli.report import print_report
+from tertulia.cli.output import Bars
+from tertulia.cli.report import conclude
 from tertulia.core.codec import Problems
+from tertulia.core.dialogue import Json
+from tertulia.core.errors import keeping
 from tertulia.judge.config import JudgeConfig, PerplexityConfig, ProfileConfig, RankConfig, SamplesConfig
 from tertulia.judge.profiles import run_profiles
 from tertulia.judge.rank import run_rank
-from tertulia.judge.report import RunReport, report_run, save_judged
-from tertulia.judge.runs import JudgedRun, check_out, describe_data, identified
+from tertulia.judge.report import report_run
+from tertulia.judge.runs import describe_data, identified
 from tertulia.lab.curve import CurveConfig, run_curve
 
 app = App()
@@ -30,44 +34,46 @@ def judge() -> None:
 @command(RankConfig)
 def rank(settings: RankConfig, *, as_json: bool) -> None:
     """Measure how often bots find the true reply among distractors, with 95% intervals."""
-    check_out(settings.out)
     problems = Problems()
     with Bars() as bars:
         run = run_rank(settings, bars, problems)
-        bars.step("Reporting")
-        report = _report(run, settings)
+
+    def save_page() -> None:
         if settings.report:
-            described = identified(run, data=describe_data(settings.data, settings.selected_split))
-            report_run(described).save_html(settings.report)
-    print_report(report, as_json=as_json)
-    print_problems(problems)
+            report_run(identified(run, data=_data(settings))).save_html(settings.report)
+
+    conclude(
+        run,
+        settings.out,
+        data=lambda: _data(settings),
+        as_json=as_json,
+        problems=problems,
+        save_more=save_page,
+    )
 
 
 @app.command()
 @command(CurveConfig)
 def curve(settings: CurveConfig, *, as_json: bool) -> None:
     """Train a recipe on more and more dialogues and measure hits@1 by training size (Ubuntu paper, figure 3)."""
-    check_out(settings.out)
     problems = Problems()
-    with Bars() as bars:
+    with keeping(f"The sizes that are finished are kept in {settings.out}."), Bars() as bars:
         run = run_curve(settings, bars, problems)
-        bars.step("Reporting")
-        report = save_judged(run, settings.out, data=describe_data(str(run.config["data"]), settings.split or None))
-    print_report(report, as_json=as_json)
-    print_problems(problems)
+
+    def data() -> Mapping[str, Json]:
+        return describe_data(str(run.config["data"]), settings.split or None)
+
+    conclude(run, settings.out, data=data, as_json=as_json, problems=problems)
 
 
 @app.command()
 @command(ProfileConfig)
 def profiles(settings: ProfileConfig, *, as_json: bool) -> None:
     """Measure how often tf-idf predicts a speaker's profile wrongly (Persona-Chat, tables 13 and 14)."""
-    check_out(settings.out)
     problems = Problems()
     with Bars() as bars:
         run = run_profiles(settings, bars, problems)
-        report = _report(run, settings)
-    print_report(report, as_json=as_json)
-    print_problems(problems)
+    conclude(run, settings.out, data=lambda: _data(settings), as_json=as_json, problems=problems)
 
 
 @app.command()
@@ -76,14 +82,10 @@ def perplexity(settings: PerplexityConfig, *, as_json: bool) -> None:
     """Measure the perplexity of models on human turns, and how similar their replies are to human ones."""
     from tertulia.judge.perplexity import run_perplexity  # needs torch, which the other judges do not
 
-    check_out(settings.out)
     problems = Problems()
     with Bars() as bars:
         run = run_perplexity(settings, bars, problems)
-        bars.step("Reporting")
-        report = _report(run, settings)
-    print_report(report, as_json=as_json)
-    print_problems(problems)
+    conclude(run, settings.out, data=lambda: _data(settings), as_json=as_json, problems=problems)
 
 
 @app.command()
@@ -92,11 +94,9 @@ def samples(settings: SamplesConfig, *, as_json: bool) -> None:
     """Compare a model's best samples with beam search, and the effect of more samples (Meena, tables 2 and 3)."""
     from tertulia.judge.samples import run_samples  # needs torch, which the other judges do not
 
-    check_out(settings.out)
     with Bars() as bars:
         run = run_samples(settings, bars)
-        report = save_judged(run, settings.out) if settings.out else report_run(run, plots=False)
-    print_report(report, as_json=as_json)
+    conclude(run, settings.out, as_json=as_json)
 
 
 app.command()(conversations)
@@ -110,8 +110,5 @@ app.command()(ppi)
 app.command()(replay)
 
 
-def _report(run: JudgedRun, settings: JudgeConfig) -> RunReport:
-    """The report of a run, which is saved if the settings name a folder."""
-    if settings.out:
-        return save_judged(run, settings.out, data=describe_data(settings.data, settings.selected_split))
-    return report_run(run, plots=False)
+def _data(settings: JudgeConfig) -> Mapping[str, Json]:
+    return describe_data(settings.data, settings.selected_split)

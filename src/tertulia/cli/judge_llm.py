@@ -1,14 +1,14 @@
 """`tertulia judge llm` and `tertulia judge ppi`: a language model as a judge, and people's verdict with its help."""
 
 from tertulia.cli.command import command
-from tertulia.cli.output import Bars, err, out, print_json, print_problems
-from tertulia.cli.report import print_report
+from tertulia.cli.output import Bars, err, out, print_json
+from tertulia.cli.report import conclude
 from tertulia.core.codec import Problems
 from tertulia.core.dialogue import Json
+from tertulia.core.errors import keeping
 from tertulia.judge.llm.config import LlmJudgeConfig
 from tertulia.judge.ppi import PpiConfig, run_ppi
-from tertulia.judge.report import report_run, save_judged
-from tertulia.judge.runs import check_out, describe_data
+from tertulia.judge.runs import describe_data
 
 
 @command(LlmJudgeConfig)
@@ -19,7 +19,6 @@ def llm(settings: LlmJudgeConfig, *, as_json: bool) -> None:
     """
     from tertulia.judge.llm.run import describe_cost, planned_judge, run_llm  # an HTTP client, for this judge only
 
-    check_out(settings.out)
     problems = Problems()
     with Bars() as bars:
         bars.step("Reading")
@@ -29,16 +28,14 @@ def llm(settings: LlmJudgeConfig, *, as_json: bool) -> None:
                 print_json(cost) if as_json else out.print(describe_cost(plan.cost), markup=False)
                 return
             err.print(describe_cost(plan.cost), markup=False, soft_wrap=True)
-            run = run_llm(plan, settings, bars)
-        bars.step("Reporting")
-        if settings.out:
-            data = [describe_data(path, None) for path in settings.data]
-            about = data[0] if len(data) == 1 else {"files": data, "digest": " ".join(one["digest"] for one in data)}
-            report = save_judged(run, settings.out, data=about)
-        else:
-            report = report_run(run, plots=False)
-    print_report(report, as_json=as_json)
-    print_problems(problems)
+            with keeping("The answers so far are kept."):
+                run = run_llm(plan, settings, bars)
+    conclude(run, settings.out, data=lambda: _describe_data(settings), as_json=as_json, problems=problems)
+
+
+def _describe_data(settings: LlmJudgeConfig) -> dict[str, Json]:
+    data = [describe_data(path, None) for path in settings.data]
+    return data[0] if len(data) == 1 else {"files": data, "digest": " ".join(one["digest"] for one in data)}
 
 
 @command(PpiConfig)
@@ -47,8 +44,5 @@ def ppi(settings: PpiConfig, *, as_json: bool) -> None:
 
     Intervals are valid whatever the judge is worth; the better it is, the more labels of people it saves.
     """
-    check_out(settings.out)
-    run = run_ppi(settings)
     data = {"human": str(settings.human), "judge": str(settings.judge), "digest": ""}
-    report = save_judged(run, settings.out, data=data) if settings.out else report_run(run, plots=False)
-    print_report(report, as_json=as_json)
+    conclude(run_ppi(settings), settings.out, data=lambda: data, as_json=as_json)

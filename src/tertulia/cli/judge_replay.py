@@ -1,15 +1,13 @@
 """`tertulia judge replay`: what would another bot have said in stored conversations?"""
 
 from tertulia.cli.command import command
-from tertulia.cli.output import Bars, out, print_problems
-from tertulia.cli.report import print_report
+from tertulia.cli.output import Bars, out
+from tertulia.cli.report import conclude
 from tertulia.core.codec import Problems
 from tertulia.corpus.write import save_dialogues
 from tertulia.corpus.identity import describe_paths
 from tertulia.judge.replay import ReplayConfig, replayed_dialogues, run_replay
-from tertulia.judge.replay_study import write_study
-from tertulia.judge.report import save_judged
-from tertulia.judge.runs import check_out
+from tertulia.judge.replay_study import WrittenStudy, write_study
 
 DIALOGUES = "dialogues.jsonl"
 
@@ -17,17 +15,24 @@ DIALOGUES = "dialogues.jsonl"
 @command(ReplayConfig)
 def replay(settings: ReplayConfig, *, as_json: bool) -> None:
     """Replay stored conversations with another bot from some turn on, and compare both continuations."""
-    check_out(settings.out)
     problems = Problems()
     with Bars() as bars:
         replayed = run_replay(settings, bars, problems)
-        bars.step("Reporting")
-        data = describe_paths(settings.conversations, settings.split or None)
-        report = save_judged(replayed.run, settings.out, data=data)
+    study: WrittenStudy | None = None
+
+    def save_pairs() -> None:
+        nonlocal study
         save_dialogues(replayed_dialogues(replayed.pairs), settings.out / DIALOGUES)
         study = write_study(replayed.pairs, settings.study) if settings.study else None
-    print_report(report, as_json=as_json)
-    print_problems(problems)
+
+    conclude(
+        replayed.run,
+        settings.out,
+        data=lambda: describe_paths(settings.conversations, settings.split or None),
+        as_json=as_json,
+        problems=problems,
+        save_more=save_pairs,
+    )
     if study and not as_json:
         left = f"; {study.left_out} pairs are the same on both sides and are left out" if study.left_out else ""
         out.print(f"{settings.study}: {study.pairs} pairs to compare, in {study.items}{left}.", markup=False)

@@ -1,6 +1,6 @@
 """The root of the command line. Only the command that is called is imported, which keeps `tertulia --help` fast.
 
-Errors of the `TertuliaError` family end here: the message and the hint go to stderr, followed by an exit code.
+How a command ends, with which exit code, is the business of `ending`.
 """
 
 import sys
@@ -11,9 +11,9 @@ from typing import NamedTuple
 import typer
 
 from tertulia import __version__
+from tertulia.cli.ending import end
 from tertulia.cli.help import App
 from tertulia.core.command_line import set_command_line
-from tertulia.core.errors import TertuliaError
 
 
 class Command(NamedTuple):
@@ -77,26 +77,7 @@ def run(argv: Sequence[str] | None = None) -> None:
     args = list(sys.argv[1:] if argv is None else argv)
     name = next((argument for argument in args if not argument.startswith("-")), None)
     set_command_line(args)
-    try:
-        build([name] if name in COMMANDS else [])(args, prog_name="tertulia")
-    except TertuliaError as error:
-        typer.secho(f"Error: {error.message}", fg="red", err=True)
-        if error.hint:
-            typer.echo(error.hint, err=True)
-        raise SystemExit(error.exit_code) from None
-    except KeyboardInterrupt:
-        raise SystemExit(130) from None
-    except BrokenPipeError:
-        # The reader of our output is gone (`| head`): there is nobody to report to.
-        sys.stderr.close()
-        raise SystemExit(1) from None
-    except OSError as error:
-        # A path that cannot be written: a file instead of a folder, no permission, a full disk.
-        if error.filename is None:
-            raise
-        typer.secho(f"Error: {error.filename}: {error.strerror}.", fg="red", err=True)
-        typer.echo("Check the path, or choose another.", err=True)
-        raise SystemExit(1) from None
+    end(lambda: build([name] if name in COMMANDS else [])(args, prog_name="tertulia"))
 
 
 def _version(requested: bool) -> None:

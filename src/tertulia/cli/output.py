@@ -1,23 +1,41 @@
-"""What all commands share: tables, JSON, progress bars on stderr."""
+"""What all commands share: tables, JSON, progress bars on stderr.
+
+Everything that is printed passes here, and no text reaches the terminal as it is: characters that would control it are
+shown, not sent. Colours are for terminals, and never if NO_COLOR is set.
+"""
 
 import json
+import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Self
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
 from tertulia.core.codec import Problems
 from tertulia.core.progress import Pace, duration
+from tertulia.core.text import visible
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False)
+
+class SafeConsole(Console):
+    """A console that shows control characters in texts; its own, for colours and cursors, are not in texts."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """The segments of anything that is printed."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(visible(segment.text), segment.style)
+
+
+out = SafeConsole(highlight=False, soft_wrap=True)
+err = SafeConsole(stderr=True, highlight=False)
+_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\ud800-\udfff]")
 GAP = 2
 """Spaces between two columns of a table."""
 MAX_WORD = 16
@@ -25,13 +43,19 @@ MAX_WORD = 16
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout."""
-    typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
+    """One JSON document on stdout. What JSON allows and a terminal or UTF-8 does not is escaped: the values stay."""
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    typer.echo(_UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match.group()):04x}", text))
+
+
+def print_text(text: str) -> None:
+    """A text as it is, without wrapping and without a line break at the end."""
+    typer.echo(visible(text), nl=False)
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "") -> None:
     """A table for people; cells are text, never markup. One that is too wide is printed in parts, below each other."""
-    cells = [[str(cell) for cell in row] for row in rows]
+    cells = [[visible(str(cell)) for cell in row] for row in rows]
     for k, columns in enumerate(table_parts(head, cells, out.width)):
         table = Table(
             title=Text(title, style="table.title") if title and not k else None,

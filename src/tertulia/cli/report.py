@@ -1,16 +1,19 @@
 """`tertulia report`: open judged runs, print their figures with intervals, and compare them paired."""
 
-import sys
 import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tertulia.cli.command import command
-from tertulia.cli.output import out, print_json, print_table
-from tertulia.core.errors import UsageError
+from tertulia.cli.output import Bars, out, print_json, print_problems, print_table, print_text
+from tertulia.core.codec import Problems
+from tertulia.core.dialogue import Json
+from tertulia.core.errors import TertuliaError, UsageError
 from tertulia.judge.document import markdown_document
 from tertulia.judge.inspect_log import write_log
-from tertulia.judge.report import RunReport
+from tertulia.judge.report import RunReport, report_run, save_judged
 from tertulia.judge.report_compare import ReportConfig, compare_runs, load_any
+from tertulia.judge.runs import JudgedRun
 
 
 @command(ReportConfig)
@@ -19,23 +22,53 @@ def report(settings: ReportConfig, *, as_json: bool) -> None:
     if settings.inspect and len(settings.runs) > 1:
         raise UsageError("A log of Inspect AI holds one run.", hint="Give one RUN with --inspect.")
     result = compare_runs(settings)
+    if settings.format == "html":
+        _print_html(result)
+    elif settings.format == "md":
+        print_text(markdown_document(result.document))
+    else:
+        print_report(result, as_json=as_json or settings.format == "json")
     if settings.inspect:
         write_log(load_any(settings.runs[0]), settings.inspect)
     if settings.out:
         result.save_as(settings.out)
-    if settings.format == "html":
-        _print_html(result)
-    elif settings.format == "md":
-        sys.stdout.write(markdown_document(result.document))
-    else:
-        print_report(result, as_json=as_json or settings.format == "json")
 
 
 def _print_html(result: RunReport) -> None:
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"
         result.save_html(page)
-        sys.stdout.write(page.read_text(encoding="utf-8"))
+        print_text(page.read_text(encoding="utf-8"))
+
+
+def conclude(
+    run: JudgedRun,
+    out: Path | None,
+    *,
+    as_json: bool,
+    data: Callable[[], Mapping[str, Json]] | None = None,
+    problems: Problems | None = None,
+    save_more: Callable[[], None] | None = None,
+) -> None:
+    """Save a judged run, if a folder is given, and print its report.
+
+    What was computed is printed whatever happens to the folder; then the error ends the command. `data` describes what
+    was judged, `save_more` writes what else the command was asked for.
+    """
+    failure: Exception | None = None
+    with Bars() as bars:
+        bars.step("Reporting")
+        try:
+            result = save_judged(run, out, data=data() if data else None) if out else report_run(run, plots=False)
+            if save_more:
+                save_more()
+        except (OSError, TertuliaError) as error:
+            failure, result = error, report_run(run, plots=False)
+    print_report(result, as_json=as_json)
+    if problems:
+        print_problems(problems)
+    if failure:
+        raise failure
 
 
 def print_report(result: RunReport, *, as_json: bool) -> None:

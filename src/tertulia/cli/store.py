@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import orjson
 import typer
 
+from tertulia.artefacts.outputs import Force, Output, write_output
 from tertulia.cli.command import command
 from tertulia.cli.output import Bars, out, print_json
 from tertulia.core.codec import dialogue_to_json
@@ -30,8 +31,9 @@ class StoreExportConfig(Config):
 
     db: str = "sqlite:///tertulia.db"
     """Database of the server, as for `tertulia serve`."""
-    out: Annotated[Path, Cli("--out -o")]
+    out: Annotated[Path, Cli("--out -o"), Output("file")]
     """File to write, one dialogue as JSON per line."""
+    force: Force = False
     studies: bool = False
     """Whether to include conversations of studies, which otherwise leave only by `tertulia study export`."""
 
@@ -45,7 +47,12 @@ def export(settings: StoreExportConfig, *, as_json: bool) -> None:
     What participants of studies said is left out, because they agreed to another use: see `tertulia study export`.
     """
     count, studies_left_out = 0, False
-    with Database.open(settings.db) as database, settings.out.open("wb") as file, Bars() as bars:
+    with (
+        Database.open(settings.db) as database,
+        write_output(settings.out) as path,
+        path.open("wb") as file,
+        Bars() as bars,
+    ):
         bars.step("Exporting conversations")
         conversations = ConversationStore(database)
         for owner in conversations.owners():
@@ -69,7 +76,7 @@ class StoreBackupConfig(Config):
 
     db: str = "sqlite:///tertulia.db"
     """Database of the server, as for `tertulia serve`."""
-    out: Annotated[Path, Cli("--out -o")]
+    out: Annotated[Path, Cli("--out -o"), Output("file")]
     """File to write, which must not exist yet."""
 
 

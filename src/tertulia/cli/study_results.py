@@ -10,15 +10,17 @@ from typing import Annotated, Literal
 from fastapi import FastAPI
 from pydantic import Field
 
+from tertulia.artefacts.manifest import read_about
+from tertulia.artefacts.outputs import Force, Output, has_manifest_of, write_output
 from tertulia.cli.command import command
 from tertulia.cli.output import Bars, out, print_json
 from tertulia.cli.report import print_report
 from tertulia.cli.study_walk import walk_study
 from tertulia.core.config import Cli, Config, validate
 from tertulia.core.dialogue import Json
-from tertulia.core.errors import DataError, UsageError
+from tertulia.core.errors import DataError, MissingFile, TertuliaError, UsageError, keeping
 from tertulia.judge.report import RunReport
-from tertulia.judge.runs import check_out, save_run
+from tertulia.judge.runs import KIND, save_run
 from tertulia.store import Database, StudyStore
 from tertulia.store.study_records import StudyRecord, UnitCandidate
 from tertulia.study.config import HUMAN, StudyConfig
@@ -27,7 +29,7 @@ from tertulia.study.export import EXPORT_WRITERS, export_rows
 from tertulia.study.importers import ImportedRating, ImportedStudy, import_study
 from tertulia.study.labels import LabelSet, read_labels
 from tertulia.study.presets import study_from_toml
-from tertulia.study.report import study_report, study_run, study_sections
+from tertulia.study.report import VERB, study_report, study_run, study_sections
 from tertulia.study.simulate import RaterBias, bot_qualities, simulated_raters
 from tertulia.study.units import StudyItem, Unit, bot_names, read_items
 from tertulia.talk.bots.generic import GenericBot
@@ -44,13 +46,13 @@ IMPORT_THREADS = 16
 def load_study(file: Path, *, items: bool = True) -> tuple[StudyConfig, list[StudyItem]]:
     """A study and its items; the items' path is relative to the study's file."""
     if not file.is_file():
-        raise DataError(f"File not found: {file}", hint="Start with `tertulia study new PRESET > study.toml`.")
+        raise MissingFile(f"File not found: {file}", hint="Start with `tertulia study new PRESET > study.toml`.")
     config = study_from_toml(file.read_text(encoding="utf-8"), str(file))
     if not items or config.items is None:
         return config, []
     path = file.parent / config.items
     if not path.is_file():
-        raise DataError(f"File not found: {path}", hint=f"It is named by 'items' in {file}.")
+        raise MissingFile(f"File not found: {path}", hint=f"It is named by 'items' in {file}.")
     with path.open("rb") as lines:
         return config, read_items(lines, source=str(path))
 
@@ -88,13 +90,23 @@ def labels_of(store: StudyStore, record: StudyRecord) -> LabelSet:
     return read_labels(stored_config(record), store.rows(record.id), payloads, store.chats(record.id))
 
 
+def _is_of_study(folder: Path, config: "ReportStudyConfig") -> bool:
+    """Whether a folder has an earlier report of the study."""
+    named = {"kind": KIND, "verb": VERB}
+    return has_manifest_of(folder, named) and config.study in (
+        read_about(folder)["config"]["study"],
+        (read_about(folder)["about"]["data"] or {}).get("study"),
+    )
+
+
 class ReportStudyConfig(Config):
     """Which study to report."""
 
     study: Annotated[str, Cli(argument=True)]
     """Name or id of the study."""
-    out: Path | None = None
+    out: Annotated[Path | None, Output("folder", same=_is_of_study)] = None
     """Write the report into this folder: report.html, report.md, report.json, the plots and all scores."""
+    force: Force = False
     db: str = Field(DB, description=DB_HELP)
 
 
@@ -104,16 +116,17 @@ def report(settings: ReportStudyConfig, *, as_json: bool) -> None:
 
     The folder of --out is a judged run, which `tertulia report` can open again, also beside others.
     """
-    check_out(settings.out)
     with Database.open(settings.db) as database:
         store = StudyStore(database)
         record = find_study(store, settings.study)
-        result = make_report(store, record, settings.out)
+        result, failure = make_report(store, record, settings.out)
     print_report(result, as_json=as_json)
+    if failure:
+        raise failure
 
 
-def make_report(store: StudyStore, record: StudyRecord, folder: Path | None) -> RunReport:
-    """The report of a study in the database, which is saved if a folder is given."""
+def make_report(store: StudyStore, record: StudyRecord, folder: Path | None) -> tuple[RunReport, Exception | None]:
+    """The report of a study in the database, which is saved if a folder is given; and why it could not be saved."""
     labels = labels_of(store, record)
     if not labels.labels:
         raise DataError(
@@ -124,12 +137,15 @@ def make_report(store: StudyStore, record: StudyRecord, folder: Path | None) -> 
     notes = [str(event.detail) for event in store.events(record.id) if event.what == "note"]
     sections = study_sections(labels, plots=folder is not None)
     run = study_run(labels, sections, name=record.name, notes=notes, about=about)
-    if folder is not None:
-        run = save_run(run, folder, data={"study": record.id, "digest": record.digest})
-    result = study_report(run, labels, sections)
-    if folder is not None:
+    if folder is None:
+        return study_report(run, labels, sections), None
+    try:
+        saved = save_run(run, folder, data={"study": record.id, "digest": record.digest})
+        result = study_report(saved, labels, sections)
         result.save(folder)
-    return result
+    except (OSError, TertuliaError) as error:
+        return study_report(run, labels, sections), error
+    return result, None
 
 
 class ExportStudyConfig(Config):
@@ -137,8 +153,9 @@ class ExportStudyConfig(Config):
 
     study: Annotated[str, Cli(argument=True)]
     """Name or id of the study."""
-    out: Annotated[Path, Cli("--out -o")]
+    out: Annotated[Path, Cli("--out -o"), Output("file")]
     """File to write; its ending (.csv, .jsonl, .parquet) says the format."""
+    force: Force = False
     history: bool = False
     """Also write answers that were changed or undone."""
     db: str = Field(DB, description=DB_HELP)
@@ -166,7 +183,7 @@ def export(settings: ExportStudyConfig, *, as_json: bool) -> None:
         labels = store.rows(record.id, history=settings.history)
         chats = store.chats(record.id)
         rows = export_rows(stored_config(record), labels, payloads=payloads, chats=chats)
-        with settings.out.open("wb") as file:
+        with write_output(settings.out) as path, path.open("wb") as file:
             writer(counted(), file)
         store.record_event(record.id, "cli", "export", {"rows": count})
     if as_json:
@@ -194,7 +211,7 @@ def import_ratings(settings: ImportConfig, *, as_json: bool) -> None:
     FED has ratings of Meena's, Mitsuku's and people's conversations. It is not SSA: no public release holds SSA labels.
     """
     if not settings.file.is_file():
-        raise DataError(f"File not found: {settings.file}", hint="Download fed_data.json from the FED dataset.")
+        raise MissingFile(f"File not found: {settings.file}", hint="Download fed_data.json from the FED dataset.")
     imported = import_study(settings.file.read_text(encoding="utf-8"), settings.format_, source=str(settings.file))
     name = settings.name or settings.file.stem
     with Database.open(settings.db) as database, Bars() as bars:
@@ -202,7 +219,11 @@ def import_ratings(settings: ImportConfig, *, as_json: bool) -> None:
         if any(study.name == name for study in store.list()):
             raise UsageError(f"There is a study called {name!r} already.", hint="Give another --name.")
         bars.step("Importing", len(imported.ratings))
-        record = store_imported(store, name, imported, bars.advance)
+        with keeping(
+            f"The study {name!r} is in the database without some of its answers.",
+            hint="Import it again with another --name.",
+        ):
+            record = store_imported(store, name, imported, bars.advance)
     answers = sum(len(rating.labels) for rating in imported.ratings)
     if as_json:
         print_json({"id": record.id, "name": name, "units": len(imported.units), "answers": answers})
@@ -259,8 +280,9 @@ class SimulateConfig(Config):
     """How raters err: leniency, noise (in logits), laziness, failed_attention (shares); and how items differ: items."""
     quality: dict[str, str] = Field(default_factory=dict)
     """How good a bot is, between 0 and 1, as BOT=NUMBER; by default from 0.8 for the first to 0.4 for the last."""
-    out: Path | None = None
+    out: Annotated[Path | None, Output("folder")] = None
     """Write the report into this folder, as `study report` does."""
+    force: Force = False
     db: str | None = None
     """Keep the simulated study in this database; a temporary one by default."""
 
@@ -272,7 +294,6 @@ def simulate(settings: SimulateConfig, *, as_json: bool) -> None:
     The server runs on this machine for as long as it takes. Raters do not read: what they answer follows from the
     quality of the bots and their own biases, so that the report can be compared with the truth.
     """
-    check_out(settings.out)
     config, items = load_study(settings.file)
     bots = bot_names(config, items)
     if any(bot.spec == HUMAN for bot in config.bots):
@@ -299,7 +320,7 @@ def simulate(settings: SimulateConfig, *, as_json: bool) -> None:
                 )
             store.record_event(record.id, "simulate", "note", _describe(bias, qualities, ends))
             units = [Unit(unit.id, unit.bots, unit.payload) for unit in store.units(record.id)]
-            result = make_report(store, record, settings.out)
+            result, failure = make_report(store, record, settings.out)
             done = store.progress(record.id).total.done
     estimate = what_it_asks(config, units)
     pay = config.pay
@@ -308,14 +329,16 @@ def simulate(settings: SimulateConfig, *, as_json: bool) -> None:
     if as_json:
         spent = {"minutes": minutes, "cost": cost, "currency": pay.currency, "ends": ends, "complete": estimate.cost}
         print_json({**result.json, "simulation": {"qualities": qualities, "bias": bias.model_dump(), **spent}})
-        return
-    print_report(result, as_json=False)
-    out.print(
-        f"With people, these {done} of {estimate.ratings} ratings by {len(raters)} raters would take"
-        f" {minutes / 60:.1f} hours and cost {cost:.2f} {pay.currency}; the complete study costs"
-        f" {estimate.cost:.2f} {estimate.currency}.",
-        markup=False,
-    )
+    else:
+        print_report(result, as_json=False)
+        out.print(
+            f"With people, these {done} of {estimate.ratings} ratings by {len(raters)} raters would take"
+            f" {minutes / 60:.1f} hours and cost {cost:.2f} {pay.currency}; the complete study costs"
+            f" {estimate.cost:.2f} {estimate.currency}.",
+            markup=False,
+        )
+    if failure:
+        raise failure
 
 
 def _app(database: Database) -> FastAPI:

@@ -3,15 +3,18 @@
 from collections.abc import Mapping
 
 from tertulia.cli.command import command
+from tertulia.cli.ending import prepare_outputs
 from tertulia.cli.output import Bars, out, print_json, print_table
 from tertulia.core.dialogue import Json
-from tertulia.train.recipe import TrainOptions, read_recipe
+from tertulia.train.recipe import TrainOptions, check_run_folder, read_recipe
 
 
 @command(TrainOptions, file=False)
 def train(settings: TrainOptions, *, as_json: bool) -> None:
     """Train a model; the run's folder explains itself."""
     recipe, config = read_recipe(settings.recipe, settings.model_dump(exclude={"recipe"}))
+    prepare_outputs(config)
+    check_run_folder(config)
     with Bars() as bars:
         outcome = recipe.train(config, bars)
     if as_json:

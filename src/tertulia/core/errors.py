@@ -4,7 +4,8 @@ Library code raises these and never prints or exits. The command line turns them
 web server into a status code. Any other exception that escapes is a bug in Tertulia and keeps its traceback.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 _MAX_LISTED = 40
@@ -55,6 +56,12 @@ class DataError(TertuliaError):
     """A corpus file that is missing, empty or damaged."""
 
 
+class MissingFile(DataError):  # noqa: N818
+    """A file or folder that is named and does not exist: the call is wrong, not the data."""
+
+    exit_code = 2
+
+
 class DamagedLine(DataError):  # noqa: N818
     """A line of a file that cannot be decoded, with its number."""
 
@@ -87,6 +94,12 @@ class StoreError(TertuliaError):
     """The database is locked, unreachable, or has the schema of another version."""
 
 
+class MissingStore(StoreError):  # noqa: N818
+    """A database, a backup or their folder that is named and does not exist."""
+
+    exit_code = 2
+
+
 class PortTaken(TertuliaError):  # noqa: N818
     """Another program is listening on the port to serve on."""
 
@@ -95,6 +108,26 @@ class PortTaken(TertuliaError):  # noqa: N818
             f"Port {port} on {host} is taken by another program.",
             hint=f"Choose another port with --port {port + 1}, or stop that program.",
         )
+
+
+class Interrupted(KeyboardInterrupt):
+    """The user stopped the work (Ctrl-C): what was kept, and how to go on."""
+
+    def __init__(self, kept: str, *, hint: str = "") -> None:
+        super().__init__(kept)
+        self.kept = kept
+        self.hint = hint
+
+
+@contextmanager
+def keeping(kept: str, *, hint: str = "Run the same command again to continue.") -> Iterator[None]:
+    """Say what is kept of the work in the block, and how to go on, should the user interrupt it."""
+    try:
+        yield
+    except Interrupted:
+        raise
+    except KeyboardInterrupt:
+        raise Interrupted(kept, hint=hint) from None
 
 
 def close_names(name: str, known: Iterable[str], *, n: int = 3) -> list[str]:

@@ -22,7 +22,7 @@ from typing import Protocol, Self
 from pydantic import Field
 
 from tertulia.core.config import Config
-from tertulia.core.errors import DataError
+from tertulia.core.errors import DataError, MissingFile
 from tertulia.core.registry import Registry
 from tertulia.core.text import tokens
 
@@ -206,7 +206,7 @@ def _read_phrases(file: Path) -> list[str]:
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
-        raise DataError(f"File not found: {file}", hint=hint) from None
+        raise MissingFile(f"File not found: {file}", hint=hint) from None
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"Cannot read the lexicon {file} ({error}).", hint=hint) from None
     return [re.escape(normalise(line).strip()) for line in lines if normalise(line).strip()]

@@ -42,6 +42,7 @@ _END = re.compile(
     r"|\n++"
 )
 _CONTROL = {c: None for c in (*range(32), *range(127, 160)) if c not in (9, 10, 13)} | {0xFEFF: None}
+_INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _MAX_MARKS = 32
 # Every combining mark is in this class, and so are emoji and most symbols.
 _LONG_RUN_OF_MARKS = re.compile(rf"[^\w\s\x00-\u02ff]{{{_MAX_MARKS + 1},}}")
@@ -58,6 +59,19 @@ def clean(text: str) -> str:
         return text
     text = text.encode("utf-8", "replace").decode("utf-8")
     return unicodedata.normalize("NFC", _LONG_RUN_OF_MARKS.sub(_order_marks, text))
+
+
+def visible(text: str) -> str:
+    """Text that is safe to print in a terminal: what would control it is shown instead, as Python writes it.
+
+    Escape sequences, carriage returns and lone surrogates are such characters; line breaks and tabs are not.
+
+    >>> visible("\\x1b[31mred\\x07\\r\\n\\tplain")
+    '\\\\x1b[31mred\\\\x07\\n\\tplain'
+    """
+    if not _INVISIBLE.search(text):
+        return text
+    return _INVISIBLE.sub(lambda match: repr(match.group())[1:-1], text.replace("\r\n", "\n"))
 
 
 def _order_marks(match: re.Match[str]) -> str:

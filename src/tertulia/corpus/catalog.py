@@ -15,6 +15,7 @@ from typing import Annotated, NamedTuple
 import orjson
 
 from tertulia.artefacts.files import sha256_of, write_json
+from tertulia.artefacts.outputs import Output
 from tertulia.core.config import Cli, Config
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError, UnknownName, UsageError
@@ -30,7 +31,7 @@ class GetConfig(Config):
 
     name: Annotated[str, Cli(argument=True)]
     """Name of the corpus, as listed by `tertulia corpus list`."""
-    out: Path | None = None
+    out: Annotated[Path | None, Output("folder", "own")] = None
     """Folder for the corpus; `corpora/NAME` by default."""
 
 

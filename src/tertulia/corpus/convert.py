@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-from tertulia.artefacts.files import atomic_write
+from tertulia.artefacts.outputs import Force, Output, write_output
 from tertulia.core.codec import Problems, dump_line
 from tertulia.core.config import Cli
 from tertulia.core.dialogue import Dialogue
@@ -36,7 +36,7 @@ WITH_ROLES = ("messages", "sharegpt")
 class ConvertConfig(ReadConfig, WorkerConfig):
     """What to convert, and into what."""
 
-    out: Annotated[Path, Cli(argument=True)]
+    out: Annotated[Path, Cli(argument=True), Output("either", replaces_folders=False)]
     """File to write, with an ending that fits the format (.jsonl, .json, .parquet, .txt, .tsv, .csv), or a folder."""
     to: str | None = None
     """Format to write; by default Tertulia's own dialogues, or its own exchanges if the corpus has exchanges."""
@@ -47,6 +47,7 @@ class ConvertConfig(ReadConfig, WorkerConfig):
     merge_turns: bool = False
     """Make two roles that alternate of every dialogue, as many trainers need it: the second speaker (or `assistant`) is
     the assistant, all others are the user, and turns of one role in a row become one."""
+    force: Force = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,7 @@ def _convert_parts(config: ConvertConfig, to: str, parts: list[CorpusPart], prog
                 file.write(reader.head)
             files.insert(0, head)
         try:
-            with atomic_write(config.out) as unfinished:
+            with write_output(config.out) as unfinished:
                 concatenate(files, unfinished, gzipped=config.out.name.endswith(".gz"))
         except OSError as error:
             raise DataError(f"Cannot write {config.out}: {error.strerror or error}.") from None

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tertulia.artefacts.files import atomic_write
+from tertulia.artefacts.outputs import Output
 from tertulia.core.codec import Problems
 from tertulia.core.dialogue import Dialogue, Exchange, Json, Turn
 from tertulia.core.errors import UsageError
@@ -42,7 +43,7 @@ _OWN_FILES = (HISTORY, CARD, "config.toml")
 class DeriveConfig(ReadConfig, WorkerConfig):
     """What to read, and where to write the result."""
 
-    out: Path
+    out: Annotated[Path, Output("folder", "own")]
     """Folder for the result."""
     ending: Ending = ".parquet"
     """Ending, and so the type, of the files to write; exchanges are always written as .jsonl."""

@@ -16,7 +16,7 @@ from tertulia import sample
 from tertulia.artefacts.files import UNREADABLE, open_text
 from tertulia.core.codec import DAMAGE, Problems, read_lines
 from tertulia.core.dialogue import Dialogue, Exchange, Json, exchanges
-from tertulia.core.errors import DataError, UnknownName, UsageError
+from tertulia.core.errors import DataError, MissingFile, UnknownName, UsageError
 from tertulia.corpus.mining.pairs import is_mined, shards
 from tertulia.corpus.readers.base import (
     ENDINGS,
@@ -116,7 +116,7 @@ def files_of(target: Path, *, split: str | None = None) -> list[Path]:
     if target.is_file():
         return [target]
     if not target.exists():
-        raise DataError(
+        raise MissingFile(
             f"File not found: {target}", hint=f"Give a file, a folder, or {SAMPLE!r} for the bundled corpus."
         )
     if not target.is_dir():

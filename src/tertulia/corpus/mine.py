@@ -21,11 +21,12 @@ from tertulia import __version__, sample
 from tertulia.artefacts.files import exclusive_lock, read_json, remove_unfinished, sha256_of
 from tertulia.artefacts.folders import DiskFolder, Folder, open_folder, read_json_from, write_json_to
 from tertulia.artefacts.manifest import MANIFEST
+from tertulia.artefacts.outputs import Output
 from tertulia.artefacts.stores import is_url
 from tertulia.core.codec import Problems, message_from_json
 from tertulia.core.config import Cli, save
 from tertulia.core.dialogue import Json, Message
-from tertulia.core.errors import DataError, UsageError
+from tertulia.core.errors import DataError, Interrupted, UsageError
 from tertulia.core.progress import Progress, Silent
 from tertulia.core.safety import SafetyConfig
 from tertulia.corpus.engines.base import Engine, InProcess
@@ -61,6 +62,9 @@ _SMALL = 8 << 20
 """Inputs below this size are mined in this process."""
 
 
+_FOLDER = Output("folder", "own", marks=(MANIFEST, RECORD))
+
+
 def _path_or_url(value: object) -> object:
     return value if is_url(value) or not isinstance(value, str) else Path(value)
 
@@ -72,7 +76,7 @@ class MineConfig(MiningRules):
     """Files or folders of messages (JSON lines, optionally compressed, or Parquet) by path or URL (s3://, gs://, hf://,
     https://), `-` for standard input, or `sample` for the bundled forum. With --threads: a chat log or a folder of
     logs."""
-    out: Annotated[Path | str, BeforeValidator(_path_or_url)] = Path("mined")
+    out: Annotated[Path | str, BeforeValidator(_path_or_url), _FOLDER] = Path("mined")
     """Folder for the results, or the URL of one in an object store (s3://bucket/folder); by default `mined`, or
     `chatlogs` with --threads."""
     format: Literal["messages", "reddit", "convokit"] | None = None
@@ -177,6 +181,11 @@ def mine(config: MineConfig, progress: Progress | None = None) -> MineOutcome:
         raise DataError(
             f"Mining into {config.out} failed: {reason}{f' ({error.filename})' if error.filename else ''}.",
             hint="Run the same command again once that is remedied: it continues where it stopped.",
+        ) from None
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"What was mined so far is kept in {config.out}.",
+            hint="Run the same command again to continue where it stopped.",
         ) from None
     return outcome_of(config.out)
 

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated, Literal
 
+from tertulia.artefacts.outputs import Output
 from tertulia.core.config import Cli
 from tertulia.core.errors import UsageError
 from tertulia.core.progress import Progress, Silent
@@ -24,7 +25,7 @@ DATA = "data"
 class PushConfig(ReadConfig, WorkerConfig):
     """What to write, in which layout."""
 
-    out: Annotated[Path, Cli("--out")]
+    out: Annotated[Path, Cli("--out"), Output("folder")]
     """Folder to write; it must be empty or not exist."""
     layout: Literal["huggingface"] = "huggingface"
     """Layout of the folder."""

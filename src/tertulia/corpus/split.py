@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ from pydantic import Field, field_validator
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
+from tertulia.artefacts.outputs import Force, Output
 from tertulia.core.dialogue import Dialogue, Json
 from tertulia.core.errors import DataError
 from tertulia.corpus.config import ReadConfig
@@ -45,7 +46,7 @@ _EDGES = 1 << 22
 class SplitConfig(ReadConfig, WorkerConfig):
     """How to split a corpus."""
 
-    out: Path = Path("split")
+    out: Annotated[Path, Output("folder")] = Path("split")
     """Folder for train, valid and test."""
     by: Literal["random", "time", "author"] = "random"
     """Split at random, by time (the earliest dialogues are for training), or by author (no author is in two splits)."""
@@ -59,6 +60,7 @@ class SplitConfig(ReadConfig, WorkerConfig):
     """Drop near-duplicates from valid and test instead of only counting them."""
     ending: Ending = ".jsonl"
     """Ending, and so the type, of the files to write."""
+    force: Force = False
 
     @field_validator("shares")
     @classmethod

@@ -7,6 +7,7 @@ after the plan is made, they are written in its order. Only numbers are kept in 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from tertulia.core.codec import Problems
 from tertulia.core.config import save
+from tertulia.core.errors import UsageError
 from tertulia.core.progress import Progress, Silent
 from tertulia.corpus.card import licence_of, write_card
 from tertulia.corpus.engines.base import Engine
@@ -22,6 +24,7 @@ from tertulia.corpus.near import SketchWriter, near_duplicates_of, ranges_for
 from tertulia.corpus.parts import CorpusPart, batches, merge_problems, parts_of, read_dialogues
 from tertulia.corpus.scale import (
     DistinctValues,
+    Ending,
     SpoolWriter,
     addresses_of,
     hashes_of,
@@ -49,6 +52,8 @@ class SplitFiles:
 def split_corpus(config: SplitConfig, progress: Progress | None = None) -> SplitFiles:
     """Split a corpus into files, with a history and a card."""
     progress = progress or Silent()
+    if config.out.is_dir() and Path(config.target).is_dir() and config.out.samefile(config.target):
+        raise UsageError(f"{config.out} would replace what it is made from.", hint="Choose another folder with --out.")
     parts = parts_of(config, wanted="dialogues")
     with working_folder(config.out) as work, open_engine(config, parts) as engine:
         ranges = ranges_for(parts)
@@ -60,9 +65,19 @@ def split_corpus(config: SplitConfig, progress: Progress | None = None) -> Split
             progress.advance()
         written = _Written(work, [indexed[part.number] for part in parts], ranges)
         files = _split_written(written, config, engine, progress)
+        if config.force:
+            _remove_other_endings(config)
         save(config, config.out / "config.toml")
         _record(config, files, sum(written.counts))
     return files
+
+
+def _remove_other_endings(config: SplitConfig) -> None:
+    """Splits of an earlier run, replaced with `force`, that end otherwise: both would be read as one corpus."""
+    for name in SPLITS:
+        for ending in get_args(Ending):
+            if ending != config.ending:
+                (config.out / f"{name}{ending}").unlink(missing_ok=True)
 
 
 def _record(config: SplitConfig, files: SplitFiles, read: int) -> None:

@@ -9,13 +9,13 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from tertulia.artefacts.files import atomic_write
+from tertulia.artefacts.outputs import Force, Output, write_output
 from tertulia.core.codec import dump_line, persona_to_json
 from tertulia.core.dialogue import Dialogue, Exchange, Json, Turn, exchanges
 from tertulia.core.errors import DataError
@@ -30,7 +30,7 @@ class TestSetConfig(ReadConfig):
 
     __test__ = False  # not a test, although pytest would collect the name
 
-    out: Path = Path("testset.jsonl")
+    out: Annotated[Path, Output("file")] = Path("testset.jsonl")
     """File to write: .jsonl, or .csv in the layout of the Ubuntu corpus."""
     triples: bool = False
     """Write training data instead: context, reply and flag, for every utterance from the third on once with the true
@@ -48,6 +48,7 @@ class TestSetConfig(ReadConfig):
     """With --hard: how many of the most similar replies to draw from."""
     seed: int = 0
     """Random seed."""
+    force: Force = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +104,7 @@ def item_to_json(item: TestItem) -> dict[str, Json]:
 
 def save_test_set(items: Sequence[TestItem], path: Path) -> None:
     """Write a test set as .csv in the layout of the Ubuntu corpus, or else as JSON lines."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as unfinished, unfinished.open("w", encoding="utf-8", newline="") as out:
+    with write_output(path) as unfinished, unfinished.open("w", encoding="utf-8", newline="") as out:
         if path.suffix == ".csv":
             write_ubuntu_csv(items, out)
         else:

@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
-from tertulia.artefacts.files import atomic_write
+from tertulia.artefacts.outputs import write_output
 from tertulia.core.dialogue import Dialogue, Exchange
 from tertulia.core.errors import DataError, UsageError
 from tertulia.corpus.readers.base import ENDINGS, OTHER_ENDINGS, AnyReader, Holds, Item
@@ -92,7 +92,7 @@ def _reader_for(path: Path, format_name: str) -> AnyReader:
 def _write_file(items: Iterable[T], path: Path, reader: AnyReader) -> int:
     counter = count()
     with (
-        atomic_write(path) as unfinished,
+        write_output(path) as unfinished,
         create_text(unfinished, gzipped=path.name.endswith(".gz")) as out,
     ):
         for piece in reader.pieces(_count_items(items, counter), path.name):

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BeforeValidator, Field
 
+from tertulia.artefacts.outputs import Force, Output, has_manifest_of
 from tertulia.core.config import Cli, Config
 from tertulia.core.dialogue import Exchange, Persona, PersonaScope
 from tertulia.core.reply import Ask
@@ -76,6 +77,18 @@ def _sentences(persona: Persona | None, wording: Wording) -> tuple[str, ...]:
 
 
 OWN = PersonaSetting("own")
+WHERE = frozenset({"out", "report", "force"})
+"""Fields that say where a judged run goes, not what it is."""
+
+
+def is_same_run(folder: Path, config: Config) -> bool:
+    """Whether a folder has the judged run of the same command, which may be judged and saved there again."""
+    return has_manifest_of(folder, {"kind": RUN_KIND, "config": config.model_dump(mode="json", exclude=set(WHERE))})
+
+
+RUN_KIND = "judged-run"
+RUN_FOLDER = Output("folder", same=is_same_run)
+"""A folder for a judged run."""
 
 
 class JudgeConfig(Config):
@@ -87,8 +100,9 @@ class JudgeConfig(Config):
     """The split to use; empty for all. A single file has no splits. Tune on valid, and use test once."""
     seed: int = 0
     """Random seed."""
-    out: Path | None = None
+    out: Annotated[Path | None, RUN_FOLDER] = None
     """Folder to save the judged run in: every value, the texts it was computed from, and the report."""
+    force: Force = False
 
     @property
     def selected_split(self) -> str | None:
@@ -152,7 +166,7 @@ class RankConfig(RankSettings):
     """Also break the results down by the number of turns before the reply."""
     table: RankTableName | None = None
     """Print the results beside those of a paper: personachat (tables 3 and 6) or ubuntu (table 4)."""
-    report: Path | None = None
+    report: Annotated[Path | None, Output("file")] = None
     """Also write the report to this HTML file."""
 
 
@@ -235,8 +249,9 @@ class SamplesConfig(Config):
     """With --sweep: how often to answer each prompt, each time with another seed."""
     seed: int = 0
     """Random seed."""
-    out: Path | None = None
+    out: Annotated[Path | None, RUN_FOLDER] = None
     """Folder to save the judged run in: every value, the texts it was computed from, and the report."""
+    force: Force = False
 
 
 class ProfileConfig(JudgeConfig):

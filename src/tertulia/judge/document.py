@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from tertulia.artefacts.outputs import write_output
 from tertulia.core.dialogue import Json
 from tertulia.core.estimate import Estimate
 from tertulia.judge.html import CellLink, HtmlSection, bubbles, csv_link, details, figure, paragraph, table, write_html
@@ -91,9 +92,11 @@ def write_document(document: Document, folder: Path, *, data: str = "") -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for section in document.sections:
         for plot in section.plots:
-            (folder / plot.name).write_text(plot.svg, encoding="utf-8")
+            with write_output(folder / plot.name) as file:
+                file.write_text(plot.svg, encoding="utf-8")
     write_html_document(document, folder / HTML, data=data)
-    (folder / MARKDOWN).write_text(markdown_document(document), encoding="utf-8")
+    with write_output(folder / MARKDOWN) as file:
+        file.write_text(markdown_document(document), encoding="utf-8")
 
 
 def markdown_document(document: Document) -> str:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from tertulia import __version__
+from tertulia.artefacts.outputs import write_output
 from tertulia.core.dialogue import Dialogue
 
 ASSETS = Path(__file__).parent / "page"
@@ -259,7 +260,6 @@ def write_html(
 
     `data` are the elements that the page's script reads; without them it has no script.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     given = list(sections)
     body = "".join(
         f'<section id="s{i}"><h2>{escape(s.title)}</h2>{"".join(s.parts)}</section>' for i, s in enumerate(given)
@@ -282,7 +282,8 @@ def write_html(
     main = f"<main>{top}{menu}{body}{footer}</main>"
     tail = f"{data}<script>{script}</script>" if data else ""
     page = f'<!doctype html><html lang="en"><head>{head}</head><body>{main}{tail}</body></html>\n'
-    path.write_text(page, encoding="utf-8")
+    with write_output(path) as file:
+        file.write_text(page, encoding="utf-8")
 
 
 def _digest(script: str) -> str:

@@ -30,7 +30,7 @@ from typing import Literal
 import numpy as np
 
 from tertulia.core.dialogue import Json, Turn
-from tertulia.core.errors import DataError
+from tertulia.core.errors import DataError, MissingFile
 from tertulia.core.score import Score
 from tertulia.judge.runs import JudgedItem, JudgedRun, load_run
 from tertulia.metrics.human import RATING
@@ -165,7 +165,7 @@ def read_ratings(path: Path, format_: RatingFormat) -> RatedSet:
     if format_ == "run":
         return read_run(load_run(path), name=path.name)
     if not path.is_file():
-        raise DataError(f"File not found: {path}", hint="Give a file of human ratings, as it was published.")
+        raise MissingFile(f"File not found: {path}", hint="Give a file of human ratings, as it was published.")
     text = path.read_text(encoding="utf-8-sig", errors="replace")
     if format_ == "gupta":
         return read_gupta(text, source=str(path))

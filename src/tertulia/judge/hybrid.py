@@ -22,13 +22,14 @@ from pydantic import Field
 
 from tertulia.artefacts.files import fingerprint, read_json, sha256_of, write_json
 from tertulia.artefacts.manifest import MANIFEST, open_folder, read_manifest, seal
+from tertulia.artefacts.outputs import Force
 from tertulia.core.config import Cli, Config
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError, UnknownName, UsageError
 from tertulia.core.progress import Progress, Silent
 from tertulia.core.score import Score
 from tertulia.corpus.identity import describe_artefacts
-from tertulia.judge.config import Strings
+from tertulia.judge.config import RUN_FOLDER, Strings
 from tertulia.judge.correlation_tables import COEFFICIENTS, CORRELATIONS, CorrelationRow
 from tertulia.judge.human_ratings import RatedConversation, RatedUnit, aspects_of, mean_rating, rating_scores, read_run
 from tertulia.judge.meta import (
@@ -87,8 +88,9 @@ class HybridConfig(Config):
     """Resamples of the bootstrap."""
     seed: int = 0
     """Random seed."""
-    out: Path | None = None
+    out: Annotated[Path | None, RUN_FOLDER] = None
     """Folder to save the judged run in."""
+    force: Force = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tertulia.artefacts.files import atomic_write
+from tertulia.artefacts.outputs import write_output
 from tertulia.core.dialogue import Json
-from tertulia.core.errors import DataError, UsageError
+from tertulia.core.errors import DataError, MissingFile, UsageError
 from tertulia.core.score import Score
 from tertulia.judge.report_data import ItemIndex
 from tertulia.judge.report_texts import ShownTurn, TextView, view
@@ -55,9 +55,8 @@ def write_log(run: JudgedRun, path: Path) -> None:
         raise UsageError(
             f"{path} must end in .eval or .json.", hint="Inspect AI tells its formats apart by the ending."
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
     log = log_of(run)
-    with atomic_write(path) as file:
+    with write_output(path) as file:
         if path.suffix == ".json":
             file.write_bytes(_encode(log))
         else:
@@ -215,7 +214,7 @@ def read_log(path: Path) -> JudgedRun:
 
 def _load(path: Path) -> dict[str, Json]:
     if not path.is_file():
-        raise DataError(f"File not found: {path}", hint=_HINT)
+        raise MissingFile(f"File not found: {path}", hint=_HINT)
     try:
         log = _load_archive(path) if path.suffix == ".eval" else json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, KeyError, OSError, NotImplementedError, struct.error, zipfile.BadZipFile) as error:

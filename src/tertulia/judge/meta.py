@@ -17,13 +17,14 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
+from tertulia.artefacts.outputs import Force
 from tertulia.core.config import Cli, Config
 from tertulia.core.dialogue import Dialogue, Json, Turn
 from tertulia.core.errors import DataError, UnknownName, UsageError
 from tertulia.core.progress import Progress, Silent
 from tertulia.core.score import Score
 from tertulia.corpus.identity import describe_artefacts
-from tertulia.judge.config import Strings
+from tertulia.judge.config import RUN_FOLDER, Strings
 from tertulia.judge.conversations import conversation_example
 from tertulia.judge.correlation_tables import AGREEMENT, CORRELATIONS, CorrelationRow, RaterAgreement, RatingLevel
 from tertulia.judge.human_ratings import (
@@ -82,8 +83,9 @@ class MetaConfig(Config):
     """Resamples of the bootstrap."""
     seed: int = 0
     """Random seed."""
-    out: Path | None = None
+    out: Annotated[Path | None, RUN_FOLDER] = None
     """Folder to save the judged run in: ratings, texts, the values of all metrics, and the report."""
+    force: Force = False
 
 
 def run_meta(

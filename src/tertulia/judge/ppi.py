@@ -10,13 +10,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field
 
+from tertulia.artefacts.outputs import Force
 from tertulia.core.config import Config
 from tertulia.core.errors import DataError
 from tertulia.core.estimate import Estimate
 from tertulia.core.score import Score
+from tertulia.judge.config import RUN_FOLDER
 from tertulia.judge.document import Section, short
 from tertulia.judge.llm.matching import MatchedScore, match_runs, unmatched_units
 from tertulia.judge.runs import JudgedItem, JudgedRun, describe_config, load_run
@@ -46,8 +49,9 @@ class PpiConfig(Config):
     """Leave out units that people labelled and the judge did not, instead of refusing them."""
     seed: int = 0
     """Random seed of the folds in which the power is tuned."""
-    out: Path | None = None
+    out: Annotated[Path | None, RUN_FOLDER] = None
     """Folder to save the judged run in."""
+    force: Force = False
 
 
 def run_ppi(config: PpiConfig) -> JudgedRun:

@@ -14,11 +14,13 @@ import numpy as np
 from pydantic import Field
 from scipy import special
 
+from tertulia.artefacts.outputs import Force
 from tertulia.core.config import Cli, Config
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError, UnknownName, UsageError
 from tertulia.core.estimate import Estimate
 from tertulia.core.score import Score
+from tertulia.judge.config import RUN_FOLDER
 from tertulia.judge.correlation_tables import PROXY
 from tertulia.judge.runs import JudgedRun, Subject, describe_config, load_run
 from tertulia.metrics.correlation import KINDS, correlations
@@ -51,8 +53,9 @@ class ProxyConfig(Config):
     """Resamples of the bootstrap."""
     seed: int = 0
     """Random seed."""
-    out: Path | None = None
+    out: Annotated[Path | None, RUN_FOLDER] = None
     """Folder to save the judged run in, with the plot."""
+    force: Force = False
 
 
 def run_proxy(config: ProxyConfig) -> JudgedRun:

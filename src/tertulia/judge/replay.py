@@ -16,6 +16,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
+from tertulia.artefacts.outputs import Force, Output
 from tertulia.core.codec import Problems
 from tertulia.core.config import Cli, Config
 from tertulia.core.dialogue import Dialogue, Json, Turn
@@ -24,7 +25,7 @@ from tertulia.core.progress import Progress, Silent
 from tertulia.core.reply import Ask, Reply
 from tertulia.core.score import Score
 from tertulia.corpus.load import load_dialogues
-from tertulia.judge.config import Strings
+from tertulia.judge.config import RUN_FOLDER, Strings
 from tertulia.judge.conversations import bots_of
 from tertulia.judge.resources import load_resources
 from tertulia.judge.runs import JudgedItem, JudgedRun, Subject, describe_config, describe_subject
@@ -74,10 +75,11 @@ class ReplayConfig(Config):
     """What metrics need, if not the default: word_vectors=FILE, sentences=hf:NAME."""
     seed: int = 0
     """Random seed, for turns whose own seed is not recorded."""
-    out: Path
+    out: Annotated[Path, RUN_FOLDER]
     """Folder for the judged run, its report, and both continuations of every conversation (dialogues.jsonl)."""
-    study: Path | None = None
+    study: Annotated[Path | None, Output("file", endings=(".toml",), companion="{stem}-items.jsonl")] = None
     """Also write a study in which people compare both continuations blind: this TOML file, and its items beside it."""
+    force: Force = False
 
 
 class ReplayPoint(NamedTuple):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tertulia.artefacts.files import open_text
 from tertulia.core.codec import Problems, read_lines
 from tertulia.core.dialogue import Dialogue, Json
-from tertulia.core.errors import DataError, UsageError
+from tertulia.core.errors import DataError, MissingFile, UsageError
 from tertulia.core.progress import Progress, Silent
 from tertulia.core.score import Score
 from tertulia.corpus.identity import describe_artefacts
@@ -125,7 +125,7 @@ def read_given(path: Path, problems: Problems | None = None) -> list[ReplySet]:
         with open_text(path) as lines:
             records = list(read_lines(lines, _decode_given, source=str(path), problems=problems))
     except FileNotFoundError:
-        raise DataError(f"File not found: {path}", hint="Give a file of JSON lines with --given.") from None
+        raise MissingFile(f"File not found: {path}", hint="Give a file of JSON lines with --given.") from None
     except OSError as error:
         raise DataError(f"Cannot read {path}: {error.strerror}.", hint="Give a file of JSON lines.") from None
     if not records:

@@ -12,6 +12,7 @@ from pathlib import Path
 import orjson
 
 from tertulia.artefacts.files import write_json
+from tertulia.artefacts.outputs import write_output
 from tertulia.core.dialogue import Json
 from tertulia.core.estimate import Estimate
 from tertulia.judge.contamination import contamination_warnings, with_contamination
@@ -80,9 +81,11 @@ class RunReport:
         if path.suffix == ".html":
             self.save_html(path)
         elif path.suffix == ".md":
-            path.write_text(markdown_document(self.document), encoding="utf-8")
+            with write_output(path) as file:
+                file.write_text(markdown_document(self.document), encoding="utf-8")
         elif path.suffix == ".json":
-            write_json(path, orjson.loads(orjson.dumps(self.json)))
+            with write_output(path) as file:
+                write_json(file, orjson.loads(orjson.dumps(self.json)))
         else:
             self.save(path)
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from tertulia.artefacts.outputs import Force, Output
 from tertulia.core.config import Cli, Config
 from tertulia.core.errors import UnknownName
 from tertulia.core.estimate import Estimate
@@ -37,13 +38,14 @@ class ReportConfig(Config):
     """Folders of judged runs, of any `judge` command, or logs of Inspect AI (.json or .eval)."""
     baseline: str | None = None
     """The subject that all others are compared with; the first one by default."""
-    out: Path | None = None
+    out: Annotated[Path | None, Output("either")] = None
     """Write the report into this folder (report.html, report.md, report.json and the plots), or into this file, whose
     ending says the format."""
     format: ReportFormat = "table"
     """What to print: tables for the terminal, Markdown, JSON, or a complete HTML page."""
-    inspect: Path | None = None
+    inspect: Annotated[Path | None, Output("file", endings=(".eval", ".json"))] = None
     """Also write the run as a log of Inspect AI to this file (.eval, or .json), for `inspect view`."""
+    force: Force = False
 
 
 def load_any(path: Path) -> JudgedRun:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tertulia.artefacts.word_vectors import read_word_vectors
 from tertulia.core.codec import Problems
-from tertulia.core.errors import DataError, UnknownName, UsageError
+from tertulia.core.errors import MissingFile, UnknownName, UsageError
 from tertulia.core.registry import Registry
 from tertulia.corpus.load import SAMPLE, load_dialogues
 from tertulia.metrics.conversation import EmotionModel
@@ -144,7 +144,7 @@ def word_vectors(spec: str) -> WordVectors:
     if spec in ("", "minilm"):
         return WordVectors.lazy(_minilm_words())
     if not Path(spec).is_file():
-        raise DataError(
+        raise MissingFile(
             f"File not found: {spec}", hint="Give a file of word vectors (GloVe's text or .npz), or `minilm`."
         )
     return WordVectors.lazy(lambda wanted: read_word_vectors(Path(spec), wanted, allow_none=True))

@@ -24,16 +24,17 @@ from tertulia.artefacts.manifest import MANIFEST, is_complete, open_folder, read
 from tertulia.core.command_line import command_line
 from tertulia.core.config import Config
 from tertulia.core.dialogue import Json
-from tertulia.core.errors import DataError, UsageError
+from tertulia.core.errors import DataError, MissingFile
 from tertulia.core.estimate import Estimate
 from tertulia.core.score import Score
 from tertulia.corpus.identity import DIGEST_LENGTH
 from tertulia.corpus.identity import describe_data as describe_data
+from tertulia.judge.config import RUN_KIND, WHERE
 from tertulia.metrics.metric import MetricInfo
 from tertulia.metrics.significance import Comparison, compare, crossed_estimate, estimates
 from tertulia.talk.spec import parse_spec
 
-KIND, FORMAT = "judged-run", 1
+KIND, FORMAT = RUN_KIND, 1
 SCORES, ITEMS = "scores.parquet", "items.parquet"
 _REMAKE = "Judge again, or copy the folder again."
 _SCORE_SCHEMA = pa.schema(
@@ -186,7 +187,7 @@ def checkpoint_digest(bot: object) -> str:
 
 def describe_config(config: Config) -> dict[str, Json]:
     """A config as it is saved with a run; where the run is saved does not belong to it."""
-    return config.model_dump(mode="json", exclude={"out", "report"})
+    return config.model_dump(mode="json", exclude=set(WHERE))
 
 
 def unique_ids(ids: Iterable[str]) -> list[str]:
@@ -201,14 +202,6 @@ def unique_ids(ids: Iterable[str]) -> list[str]:
         seen[name] = seen.get(name, 0) + 1
         unique.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
     return unique
-
-
-def check_out(folder: Path | None) -> None:
-    """Refuse an output folder that is a file, before the work."""
-    if folder is not None and folder.is_file():
-        raise UsageError(
-            f"{folder} is a file, but a judged run is saved as a folder.", hint="Name a folder with --out."
-        )
 
 
 def identified(run: JudgedRun, *, data: Mapping[str, Json] | None = None) -> JudgedRun:
@@ -229,7 +222,6 @@ def save_run(run: JudgedRun, folder: Path, *, data: Mapping[str, Json] | None = 
 
     Returns the run as `load_run` reads it: with the time, the versions and the data it was judged on.
     """
-    check_out(folder)
     open_folder(folder)
     about = dict(identified(run, data=data).about)
     with atomic_write(folder / SCORES) as file:
@@ -254,7 +246,7 @@ def save_run(run: JudgedRun, folder: Path, *, data: Mapping[str, Json] | None = 
 def load_run(folder: Path) -> JudgedRun:
     """Read a judged run; a folder that is incomplete, damaged or of a newer format is an error."""
     if not folder.is_dir():
-        raise DataError(f"Folder not found: {folder}", hint="Give the --out folder of a `tertulia judge` command.")
+        raise MissingFile(f"Folder not found: {folder}", hint="Give the --out folder of a `tertulia judge` command.")
     if not (folder / MANIFEST).exists():
         raise DataError(
             f"{folder} is not a complete judged run: {MANIFEST} is missing.",

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tertulia.core.errors import DataError, UsageError
+from tertulia.core.errors import DataError, MissingFile, UsageError
 from tertulia.core.progress import Progress, Silent
 from tertulia.core.score import Score
 from tertulia.judge.config import SamplesConfig
@@ -81,7 +81,7 @@ def read_prompts(config: SamplesConfig) -> list[tuple[str, ...]]:
         try:
             lines += config.prompts.read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:
-            raise DataError(f"File not found: {config.prompts}", hint="--prompts expects a text file.") from None
+            raise MissingFile(f"File not found: {config.prompts}", hint="--prompts expects a text file.") from None
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"Cannot read the prompts in {config.prompts} ({error}).") from None
     prompts = [tuple(turn.strip() for turn in line.split(TURN_SEPARATOR) if turn.strip()) for line in lines]

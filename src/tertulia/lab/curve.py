@@ -5,6 +5,7 @@ is done, under `points/`, and is not trained again; a folder that holds another 
 the judged run of all sizes together.
 """
 
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from pydantic import BeforeValidator, Field
 
 from tertulia.artefacts.files import read_json, write_json
 from tertulia.artefacts.manifest import is_complete
+from tertulia.artefacts.outputs import Output
 from tertulia.core.codec import Problems
 from tertulia.core.config import Cli
 from tertulia.core.dialogue import Json
@@ -47,7 +49,7 @@ class CurveConfig(RankSettings):
         (100, 300, 1000, 3000), min_length=1
     )
     """Numbers of training dialogues, separated by commas."""
-    out: Path = Path("curve")
+    out: Annotated[Path, Output("folder", "own", marks=(CURVE,))] = Path("curve")
     """Folder for the models, the judged run and the plot; sizes that it already contains are not trained again."""
 
 
@@ -67,7 +69,7 @@ def run_curve(config: CurveConfig, progress: Progress | None = None, problems: P
         _trainer(file, config, progress),
         tasks,
         config,
-        recipe=recipe.model_dump(mode="json", exclude={"out", "resume", SIZE_FIELD}),
+        recipe=recipe.model_dump(mode="json", exclude={"out", "resume", "force", SIZE_FIELD}),
         progress=progress,
     )
 
@@ -154,10 +156,13 @@ def _combined(config: CurveConfig, tasks: Sequence[RankTask], points: Mapping[in
 
 def _check_same_curve(config: CurveConfig, recipe: Mapping[str, Json]) -> None:
     """Record what the curve is of, or check that it is the one in the folder."""
-    judged = config.model_dump(mode="json", exclude={"sizes", "out", "recipe"})
+    judged = config.model_dump(mode="json", exclude={"sizes", "out", "force", "recipe"})
     about: dict[str, dict[str, Json]] = {"judged": judged, "trained": dict(recipe)}
     file = config.out / CURVE
-    if not file.is_file():
+    if config.force:
+        for folder in (config.out / POINTS, *config.out.glob("[0-9]*")):
+            shutil.rmtree(folder, ignore_errors=True)
+    if config.force or not file.is_file():
         write_json(file, about)
         return
     there = read_json(file)
@@ -170,7 +175,7 @@ def _check_same_curve(config: CurveConfig, recipe: Mapping[str, Json]) -> None:
     if differing:
         raise UsageError(
             f"{config.out} holds another curve: {', '.join(differing)} differ.",
-            hint="Choose another folder with --out.",
+            hint="Choose another folder with --out, or replace the curve with --force.",
         )
 
 

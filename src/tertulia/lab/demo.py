@@ -3,10 +3,12 @@
 import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field
 
 from tertulia import sample
+from tertulia.artefacts.outputs import Output
 from tertulia.core.config import Config, save
 from tertulia.core.dialogue import Dialogue
 from tertulia.core.errors import TertuliaError
@@ -36,7 +38,7 @@ COMPANION = "companion"
 class DemoConfig(Config):
     """The demo's few options."""
 
-    out: Path = Path("tertulia-demo")
+    out: Annotated[Path, Output("folder", "own", marks=("mined",))] = Path("tertulia-demo")
     """Folder for everything the demo creates."""
     host: str = "127.0.0.1"
     """Address to serve the chat page on at the end."""

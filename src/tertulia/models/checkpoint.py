@@ -5,8 +5,12 @@ architecture and the bot that can use the folder. Nothing is ever unpickled: wei
 or plain NumPy arrays.
 """
 
+import errno
+import os
+import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +27,9 @@ WEIGHTS = "model.safetensors"
 MODEL = "model.json"
 KIND = "model"
 FORMAT = 2
+_SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
+_TORCH_WRITER = ("inline_container", "PytorchStreamWriter")
+"""What errors of torch's writer name: it does not say why a file could not be written."""
 _REMAKE = "Train the model again, or copy the folder again."
 
 
@@ -42,11 +49,28 @@ class ModelManifest:
     """What was measured in training."""
 
 
+@contextmanager
+def write_weights(path: Path) -> Iterator[Path]:
+    """A file of weights, written at once. What torch and safetensors raise if there is no room is an OSError here."""
+    with atomic_write(path) as unfinished:
+        try:
+            yield unfinished
+        except SafetensorError as error:
+            number = _SYSTEM_ERROR.search(str(error))
+            if number is None:
+                raise
+            raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
+        except RuntimeError as error:
+            if not any(name in str(error) for name in _TORCH_WRITER):
+                raise
+            raise OSError(errno.ENOSPC, "No room for the weights", str(path)) from error
+
+
 def save_weights(folder: Path, module: nn.Module, model: Mapping[str, Json]) -> None:
     """Save weights, and in `model` what is needed to build their module. The folder is incomplete until `seal`."""
     artefact.open_folder(folder)
     state = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in module.state_dict().items()}
-    with atomic_write(folder / WEIGHTS) as file:
+    with write_weights(folder / WEIGHTS) as file:
         save_file(state, file)
     write_json(folder / MODEL, dict(model))
 
@@ -109,7 +133,7 @@ def save_half(run: Path, folder: Path) -> ModelManifest:
             hint="Use the run itself, or export it with --merged.",
         )
     artefact.open_folder(folder)
-    with atomic_write(folder / WEIGHTS) as file:
+    with write_weights(folder / WEIGHTS) as file:
         save_file(half, file)
     others = [name for name in manifest.files if name != WEIGHTS]
     for name in others:

@@ -9,6 +9,7 @@ from typing import Annotated, NamedTuple, Self
 from pydantic import model_validator
 
 from tertulia.artefacts.manifest import MANIFEST, is_complete, read_about
+from tertulia.artefacts.outputs import Output
 from tertulia.core.config import Cli, Config, InvalidKey
 from tertulia.core.errors import UsageError
 from tertulia.models.registry import GENERATORS
@@ -21,9 +22,9 @@ class ExportConfig(Config):
 
     run: Annotated[Path, Cli(argument=True)]
     """The folder of a training run of the recipe finetune."""
-    merged: Path | None = None
+    merged: Annotated[Path | None, Output("folder")] = None
     """Write a plain Hugging Face model (weights, config, tokenizer with chat template) into this new folder."""
-    adapter: Path | None = None
+    adapter: Annotated[Path | None, Output("folder")] = None
     """Write the trained weights alone, at half precision, into this new folder; it is a run's folder like the first."""
     base: str = ""
     """Where the base is, if not where it was in training: a folder, or a name on the Hugging Face hub."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, ForeignKeyConstraint, Table, and_, exists, func, insert, inspect, select
 
-from tertulia.core.errors import StoreError
+from tertulia.core.errors import MissingStore, StoreError
 from tertulia.store.database import MIGRATIONS, Database, revisions
 from tertulia.store.engine import connect, make_engine, parse_url, public_url, store_errors, transaction
 from tertulia.store.schema import assignments, conversations, labels, metadata, servers, study_units, turns
@@ -60,7 +60,7 @@ def backup(url: str, path: Path, *, busy_seconds: float = 10.0) -> BackupReport:
     if path.exists():
         raise StoreError(f"{path} exists already.", hint="Name a new file: backups are never overwritten.")
     if not path.parent.is_dir():
-        raise StoreError(f"The backup's folder does not exist: {path.parent}", hint="Create the folder first.")
+        raise MissingStore(f"The backup's folder does not exist: {path.parent}", hint="Create the folder first.")
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # readable by this user only
     os.close(descriptor)
     part = Path(name)
@@ -84,7 +84,7 @@ def backup(url: str, path: Path, *, busy_seconds: float = 10.0) -> BackupReport:
 def restore(path: Path, url: str, *, busy_seconds: float = 10.0) -> BackupReport:
     """Copy a backup into an empty database, which is created if it is a SQLite file."""
     if not path.is_file():
-        raise StoreError(f"File not found: {path}", hint="Name a file that `tertulia store backup` has written.")
+        raise MissingStore(f"File not found: {path}", hint="Name a file that `tertulia store backup` has written.")
     with tempfile.TemporaryDirectory(prefix="tertulia-restore-") as folder, ExitStack() as stack:
         copy = Path(folder) / "backup.db"
         shutil.copyfile(path, copy)  # migrating it must not change the backup
@@ -138,7 +138,7 @@ def _existing(url: str, busy_seconds: float) -> Iterator[Engine]:
     """An engine for a database that exists; nothing is created or migrated."""
     parsed = parse_url(url)
     if parsed.get_backend_name() == "sqlite" and not Path(parsed.database or "").is_file():
-        raise StoreError(f"File not found: {parsed.database}", hint="Name the database of a server with --db.")
+        raise MissingStore(f"File not found: {parsed.database}", hint="Name the database of a server with --db.")
     engine = make_engine(parsed, busy_seconds=busy_seconds)
     try:
         with store_errors(public_url(parsed)):

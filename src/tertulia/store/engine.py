@@ -18,7 +18,7 @@ import orjson
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
-from tertulia.core.errors import MissingExtra, StoreError, UsageError
+from tertulia.core.errors import MissingExtra, MissingStore, StoreError, UsageError
 
 URL_FORMS = "sqlite:///FILE (four slashes for an absolute path) or postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
 CONNECT_SECONDS = (2, 5)
@@ -89,7 +89,7 @@ def connect(engine: Engine, *, busy_seconds: float) -> None:
     if path.is_dir():
         raise StoreError(f"{path} is a folder, not a database file.", hint="Name a file in it.")
     if not path.parent.is_dir():
-        raise StoreError(f"The database's folder does not exist: {path.parent}", hint="Create the folder first.")
+        raise MissingStore(f"The database's folder does not exist: {path.parent}", hint="Create the folder first.")
     if _switch_to_wal(engine, busy_seconds) != "wal":
         raise StoreError(
             f"SQLite cannot use a write-ahead log for {path}.",

@@ -17,16 +17,17 @@ from typing import Annotated, NamedTuple, Protocol
 from pydantic import Field
 
 from tertulia import __version__
+from tertulia.artefacts.outputs import Output
 from tertulia.core.config import Cli, Config
 from tertulia.core.dialogue import Dialogue, Persona, Turn
-from tertulia.core.errors import TertuliaError, UnknownName, UsageError
+from tertulia.core.errors import DataError, TertuliaError, UnknownName, UsageError
 from tertulia.core.reply import Ask, Reply
 from tertulia.core.text import clean
 from tertulia.talk.bot import Bot, StreamingBot, traits_of
 from tertulia.talk.evidence import DocumentsBot, check_size, evidence_remark, read_evidence
 from tertulia.talk.registry import BOTS
 from tertulia.talk.spec import make_bot, parse_spec
-from tertulia.talk.transcripts import SAMPLE, check_target, read_persona, save_dialogue
+from tertulia.talk.transcripts import SAMPLE, check_target, read_persona, rescue_dialogue, save_dialogue
 
 USER, BOT = "user", "bot"
 
@@ -45,7 +46,7 @@ class ChatConfig(Config):
     """A folder of .txt, .md and .jsonl files: for each reply, the passages that fit best are retrieved as evidence."""
     seed: int = 0
     """Random seed: the same seed and the same messages give the same conversation."""
-    save: Path | None = None
+    save: Annotated[Path | None, Output("file", "own")] = None
     """Append the conversation to this file of dialogues (JSON lines) when it ends."""
 
 
@@ -147,7 +148,7 @@ class TerminalChat:
                 else:
                     self.handle(line)
         finally:
-            self._save_if_requested()
+            self._save_at_the_end()
         self.screen.note("Goodbye.")
 
     def handle(self, line: str) -> None:
@@ -298,6 +299,18 @@ class TerminalChat:
         path = self.config.save
         if path is not None and self._turns and self._saved.get(path) != self.dialogue():
             self._save("")
+
+    def _save_at_the_end(self) -> None:
+        """Save as requested; a conversation whose file cannot be written is saved elsewhere rather than lost."""
+        try:
+            self._save_if_requested()
+        except DataError as error:
+            try:
+                path = rescue_dialogue(self.dialogue())
+            except DataError:
+                self._history("")  # what can still be copied
+                raise error from None
+            raise DataError(error.message, hint=f"The conversation was saved to {path} instead.") from None
 
     def _bot(self, argument: str) -> None:
         if argument:

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -51,6 +52,8 @@ def check_target(path: Path) -> None:
         raise UsageError(f"Conversations are saved as JSON lines, not {path.suffix}.", hint="Use a name in .jsonl.")
     if path.exists() and not path.is_file():
         raise UsageError(f"{path} is not a file.", hint="Give the path of a file, such as chat.jsonl.")
+    if path.exists() and not _has_dialogues(path):
+        raise UsageError(f"{path} is not a file of dialogues.", hint="Conversations are appended: name another file.")
 
 
 def save_dialogue(dialogue: Dialogue, path: Path) -> None:
@@ -66,6 +69,23 @@ def save_dialogue(dialogue: Dialogue, path: Path) -> None:
             out.write(dump_line(dialogue_to_json(dialogue)).encode("utf-8", "replace") + b"\n")
     except OSError as error:
         raise DataError(f"Cannot write {path}: {error.strerror}.", hint="Save it elsewhere with /save PATH.") from None
+
+
+def rescue_dialogue(dialogue: Dialogue) -> Path:
+    """Save a dialogue whose own file cannot be written to a new file in the folder for temporary files."""
+    path = Path(tempfile.gettempdir()) / f"tertulia-{dialogue.id}.jsonl"
+    save_dialogue(dialogue, path)
+    return path
+
+
+def _has_dialogues(path: Path) -> bool:
+    """Whether the first line is a JSON object, or there is none."""
+    with path.open("rb") as lines:
+        first = next((line for line in lines if line.strip()), b"{}")
+    try:
+        return isinstance(json.loads(first), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _other_lines(path: Path, own_id: str) -> Iterator[bytes]:

@@ -24,11 +24,12 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from tertulia.artefacts.files import atomic_write, remove_unfinished
+from tertulia.artefacts.files import remove_unfinished
 from tertulia.core.config import Config
 from tertulia.core.dialogue import Json
-from tertulia.core.errors import DataError, UsageError
+from tertulia.core.errors import DataError, Interrupted, UsageError
 from tertulia.core.progress import Progress
+from tertulia.models.checkpoint import write_weights
 from tertulia.models.device import resolve_device
 from tertulia.train.compute import Computing, Precision, choose_precision, compile_blocks
 from tertulia.train.distributed import Distributed
@@ -206,6 +207,8 @@ def fit(
                         loop.save_state()
                 else:
                     loop.at.epoch, loop.at.batch = loop.at.epoch + 1, 0
+        except KeyboardInterrupt:
+            raise loop.interrupted() from None
         finally:
             loop.record.close()
         return loop.outcome()
@@ -234,6 +237,7 @@ class _Loop:
         self.validate_every = config.validate_every or self.updates_per_epoch
         self.record = TrainingRecord(folder, tensorboard=config.tensorboard and distributed.is_main)
         self.figures: Mapping[str, float] = {}
+        self.saved_step: int | None = None
         self.latest: deque[tuple[float, float, int]] = deque(maxlen=50)
         if (folder / STATE).is_file():
             self.load_state()
@@ -373,6 +377,20 @@ class _Loop:
         if self.distributed.device.type == "cuda":
             state["cuda_rng"] = torch.cuda.get_rng_state(self.distributed.device)
         _save(state, self.folder / STATE)
+        self.saved_step = self.at.step
+
+    def interrupted(self) -> Interrupted:
+        """What was kept, and how to go on."""
+        if self.saved_step is None:
+            return Interrupted(
+                f"Update {self.at.step} was reached, and no state saved: that is done at each validation and every"
+                f" {self.config.save_seconds:.0f} s.",
+                hint="Run the same command with --force to start over.",
+            )
+        return Interrupted(
+            f"Update {self.at.step} was reached; the state after update {self.saved_step} is in {self.folder}.",
+            hint="Run the same command with --resume to continue from there.",
+        )
 
     def load_state(self) -> None:
         """Continue from the saved state of the same run."""
@@ -380,9 +398,10 @@ class _Loop:
         if state.get("run_id") != self.run_id:
             raise DataError(
                 f"The run in {self.folder} was started with other data or settings, or by an earlier version.",
-                hint="Give the same data and settings, choose another --out, or omit --resume to start over.",
+                hint="Give the same data and settings, choose another --out, or start over with --force.",
             )
         self.at = _Position(**json.loads(state["progress"]))
+        self.saved_step = self.at.step
         self.task.module.load_state_dict(state["module"])
         self.optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["rng"])
@@ -436,5 +455,5 @@ def _format_figures(figures: Mapping[str, float]) -> str:
 
 
 def _save(value: dict[str, Any], file: Path) -> None:
-    with atomic_write(file) as unfinished:
+    with write_weights(file) as unfinished:
         torch.save(value, unfinished)

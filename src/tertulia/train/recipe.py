@@ -1,5 +1,6 @@
 """What a recipe is: a config and a function; and how a TOML file names the recipe that it configures."""
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,9 +8,11 @@ from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
 
 from pydantic import Field, create_model
 
+from tertulia.artefacts.manifest import is_complete
+from tertulia.artefacts.outputs import Force, Output, contents
 from tertulia.core.config import Cli, Config, load_toml, validate
 from tertulia.core.dialogue import Json
-from tertulia.core.errors import ConfigError
+from tertulia.core.errors import ConfigError, UsageError
 from tertulia.core.progress import Progress
 from tertulia.train.registry import RECIPES
 
@@ -21,10 +24,11 @@ class RecipeConfig(Config):
     """The recipe's name, so that the config saved with a run can be trained again."""
     data: str = "sample"
     """A folder of data, or `sample` for the bundled corpus."""
-    out: Path = Path("run")
+    out: Annotated[Path, Output("folder", "own")] = Path("run")
     """Folder for the trained model."""
     resume: bool = False
     """Resume an interrupted run, if the folder has one."""
+    force: Force = False
 
 
 class TrainOptions(Config):
@@ -38,6 +42,8 @@ class TrainOptions(Config):
     """Folder for the trained model; by default the one in the recipe."""
     resume: Annotated[bool | None, Cli("--resume")] = None
     """Resume an interrupted run, if the folder has one."""
+    force: Annotated[bool | None, Cli("--force")] = None
+    """Train again in a folder that has a run, or something else."""
 
 
 C = TypeVar("C", bound=RecipeConfig)
@@ -76,6 +82,31 @@ def config_for(base: type[C], name: str, model: type[Config]) -> type[C]:
         recipe=(only_name, Field(name, description=described["recipe"])),
         model=(model, Field(model(), description=described["model"])),
     )
+
+
+def check_run_folder(config: RecipeConfig) -> None:
+    """Refuse a folder that has a run, or something else, unless the config says to resume it or to replace it.
+
+    Of several processes of one run, only the first looks: the others may have begun.
+    """
+    if config.resume or config.force or int(os.environ.get("RANK", "0")):
+        return
+    if is_complete(config.out):
+        raise UsageError(
+            f"{config.out} has a finished run.",
+            hint="Choose another folder with --out, or train again in this one with --force.",
+        )
+    names = [name for name in contents(config.out) if _is_filled(config.out / name)] if config.out.is_dir() else []
+    if names:
+        raise UsageError(
+            f"{config.out} is not empty: it contains {names[0]}.",
+            hint="Continue an interrupted run with --resume, choose another folder with --out, or start over with"
+            " --force.",
+        )
+
+
+def _is_filled(path: Path) -> bool:
+    return not path.is_dir() or any(path.iterdir())
 
 
 def read_recipe(file: Path, overrides: Mapping[str, Any] | None = None) -> tuple[Recipe[Any], RecipeConfig]:

@@ -29,7 +29,8 @@ from tertulia.train.record import PLOT, RECORD, plot_record
 CONFIG = "config.toml"
 PARTIAL = "partial"
 """The folder of an unfinished run's state, inside the run's own."""
-_NOT_IDENTIFYING = {"out", "resume", "save_seconds", "threads", "device", "data", "teacher", "pool", "base", "start"}
+_NOT_IDENTIFYING = {"out", "resume", "force", "save_seconds", "threads", "device"}
+_NOT_IDENTIFYING |= {"data", "teacher", "pool", "base", "start"}
 """Settings that may change when a run is resumed; data, teacher, base and start are identified by their content."""
 
 T = TypeVar("T")
@@ -142,7 +143,7 @@ def save_run(
         record["data"] = describe_data(config.data, getattr(config, "split", "") or None)
         folder = config.out
         files: list[str] = [*task.module.save(folder)]  # type: ignore[operator]
-        save(config.model_copy(update={"resume": False}), folder / CONFIG)
+        save(config.model_copy(update={"resume": False, "force": False}), folder / CONFIG)
         (folder / RECORD).write_bytes((folder / PARTIAL / RECORD).read_bytes())
         plot_record(folder, goal=task.goal)
         files += [CONFIG, RECORD, PLOT, *(save_more(folder) if save_more else ())]

@@ -9,8 +9,9 @@ from typing import Annotated, Literal
 
 from tertulia import __version__
 from tertulia.artefacts.files import write_json
+from tertulia.artefacts.outputs import Output
 from tertulia.core.codec import Problems
-from tertulia.core.config import Cli, save
+from tertulia.core.config import Cli, load_toml, save
 from tertulia.core.dialogue import Dialogue, Json
 from tertulia.core.errors import DataError, UsageError
 from tertulia.core.progress import Progress, Silent
@@ -27,7 +28,8 @@ from tertulia.corpus.shards import read_parquet, write_parquet
 
 Extractor = Callable[[Log, Collection[str]], ExtractedDialogues]
 """Maps a log and the nicks of the day before to dialogues."""
-STATS = "stats.json"
+STATS, CONFIG = "stats.json", "config.toml"
+_WHERE = ("out", "fresh")
 
 
 class ChatlogConfig(LoweRules):
@@ -35,7 +37,7 @@ class ChatlogConfig(LoweRules):
 
     source: str = SAMPLE
     """A chat log, a folder of logs, an export of Slack or Discord, or `sample` for the bundled chat room."""
-    out: Path = Path("chatlogs")
+    out: Annotated[Path, Output("folder", "own", marks=(STATS, "dialogues.parquet", "erased.json"))] = Path("chatlogs")
     """Folder for the results."""
     format: str | None = None
     """Format of text logs; detected by default."""
@@ -44,6 +46,8 @@ class ChatlogConfig(LoweRules):
     trained disentangler."""
     model: Path | None = None
     """Folder of the trained disentangler for `--threads learned`."""
+    fresh: bool = False
+    """Start over if the folder contains the work of another run."""
     tags: bool = False
     """Replace URLs, file paths and nicks by `__url__`, `__path__` and `__user__`, as the Ubuntu papers do."""
 
@@ -76,6 +80,7 @@ class ChatlogOutcome:
 def mine_chatlogs(config: ChatlogConfig, progress: Progress | None = None) -> ChatlogOutcome:
     """Extract the dialogues of logs, one log at a time: only the largest has to fit in memory."""
     progress = progress or Silent()
+    _check_folder(config)
     extractor, fingerprint = _extractor(config)
     totals = _Totals()
     progress.step("Disentangling logs")
@@ -89,10 +94,23 @@ def mine_chatlogs(config: ChatlogConfig, progress: Progress | None = None) -> Ch
     write_parquet(chain([] if first is None else [first], dialogues), file)
     stats = totals.stats.stats() if not erase_again(config.out).records else chatlog_stats(read_parquet(file))
     outcome = ChatlogOutcome(stats, totals.dropped, totals.logs, totals.lines, file, totals.problems)
-    save(config, config.out / "config.toml")
+    save(config, config.out / CONFIG)
     record = outcome.as_json() | {"threads": config.threads, "model": fingerprint, "version": __version__}
     write_json(config.out / STATS, record)
     return outcome
+
+
+def _check_folder(config: ChatlogConfig) -> None:
+    """Only the same command may replace what is there."""
+    file = config.out / CONFIG
+    if config.fresh or not file.is_file():
+        return
+    now = config.model_dump(mode="json", exclude_none=True, exclude=set(_WHERE))
+    if {key: value for key, value in load_toml(file).items() if key not in _WHERE} != now:
+        raise UsageError(
+            f"{config.out} was mined from another source or with different settings.",
+            hint="Choose another folder with --out, or start over in this one with --fresh.",
+        )
 
 
 @dataclass(slots=True)

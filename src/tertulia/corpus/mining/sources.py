@@ -24,7 +24,7 @@ from tertulia.artefacts.stores import filesystem, is_url, open_url, store_errors
 from tertulia.artefacts.zstd import frames
 from tertulia.core.codec import dump_line, message_to_json
 from tertulia.core.dialogue import Json
-from tertulia.core.errors import DataError
+from tertulia.core.errors import DataError, MissingFile
 from tertulia.corpus.load import SAMPLE
 from tertulia.corpus.mining.lines import BYTE_ORDER_MARK
 from tertulia.corpus.mining.packed import open_packed
@@ -122,7 +122,7 @@ def _files(target: Path) -> list[Path]:
     if target.is_file():
         return [target]
     if not target.exists():
-        raise DataError(
+        raise MissingFile(
             f"File not found: {target}",
             hint=f"Give a file, a folder, - for a pipe, or {SAMPLE!r} for the bundled forum.",
         )
@@ -163,7 +163,7 @@ def _stored(url: str) -> Iterator[Source]:
                 {entry["name"].rsplit("/", 1)[1]: entry for entry in fs.ls(path, detail=True)} if is_folder else {}
             )
     except FileNotFoundError:
-        raise DataError(f"File not found: {url}", hint="Check the address, and that you may read it.") from None
+        raise MissingFile(f"File not found: {url}", hint="Check the address, and that you may read it.") from None
     if not is_folder:
         name = url.split("?")[0].rsplit("/", 1)[1]
         yield Source(url, name, _size(information, url), version_of(information), "")

@@ -18,10 +18,11 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
+from tertulia.artefacts.outputs import Force, Output
 from tertulia.core.dialogue import Dialogue, Evidence, Exchange, Turn
 from tertulia.core.english import STOP_WORDS, content_words, has_first_person, names_in
 from tertulia.core.errors import DataError
@@ -58,10 +59,9 @@ FILLERS = (
 class SilverConfig(ReadConfig):
     """From what silver data is made, and how much."""
 
-    out: Path = Path("silver.jsonl")
+    out: Annotated[Path, Output("file")] = Path("silver.jsonl")
     """File to write."""
-    force: bool = False
-    """Replace the file if it exists."""
+    force: Force = False
     per_label: int = Field(2000, ge=1)
     """Examples of each label."""
     seed: int = 0

@@ -5,8 +5,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from tertulia.artefacts.outputs import Force, Output
 from tertulia.core.config import Cli, Config
-from tertulia.judge.config import Strings
+from tertulia.judge.config import RUN_FOLDER, Strings
 
 About = Literal["reply", "conversation"]
 CONFIRM_ABOVE = 1000
@@ -44,9 +45,10 @@ class LlmJudgeConfig(Config):
     """Print the estimate of calls, tokens and cost, and stop."""
     yes: Annotated[bool, Cli("--yes")] = False
     """Make more than 1000 calls without further questions."""
-    cache: Path | None = None
+    cache: Annotated[Path | None, Output("folder", "own")] = None
     """Folder of kept answers; by default in the user's cache folder."""
     seed: int = 0
     """Random seed of drawing, pairing and of the judge."""
-    out: Path | None = None
+    out: Annotated[Path | None, RUN_FOLDER] = None
     """Folder to save the judged run in: every answer with its prompt, and the report."""
+    force: Force = False

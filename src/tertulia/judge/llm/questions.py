@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from tertulia.core.config import Config, InvalidKey, parse_toml, validate
-from tertulia.core.errors import DataError, UnknownName
+from tertulia.core.errors import MissingFile, UnknownName
 from tertulia.core.reply import TokenLogprob
 from tertulia.core.text import squash
 from tertulia.judge.llm.config import About
@@ -138,7 +138,7 @@ def read_questions(name: str) -> tuple[JudgeQuestion, ...]:
     if not name.endswith(".toml"):
         raise UnknownName("set of questions", name, [*QUESTION_SETS, "FILE.toml"])
     if not path.is_file():
-        raise DataError(
+        raise MissingFile(
             f"File not found: {path}", hint="Give ssa, likert, pairwise, or a TOML file with [[questions]]."
         )
     values, lines = parse_toml(path.read_text(encoding="utf-8"), where=str(path))

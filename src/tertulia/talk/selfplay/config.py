@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from tertulia.artefacts.outputs import Output
 from tertulia.core.config import Cli, Config, InvalidKey
 
 
@@ -18,7 +19,7 @@ class SelfplayConfig(Config):
     """Each bot talks to itself."""
     all_pairs: Annotated[bool, Cli("--all-pairs")] = False
     """Each bot talks to each other one; the one that is named first opens."""
-    out: Path = Path("selfplay.jsonl")
+    out: Annotated[Path, Output("either", "own")] = Path("selfplay.jsonl")
     """Folder for the conversations, or a single file (.jsonl, .parquet, ...)."""
     conversations: Annotated[int, Cli("--conversations -n")] = Field(10, ge=1)
     """Number of conversations of each pairing."""

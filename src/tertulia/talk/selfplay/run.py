@@ -17,7 +17,7 @@ from pathlib import Path
 from tertulia.artefacts.files import exclusive_lock, read_json, remove_unfinished, write_json
 from tertulia.artefacts.manifest import MANIFEST, is_complete, open_folder, read_about, read_manifest, seal
 from tertulia.core.dialogue import Dialogue, Json
-from tertulia.core.errors import BotError, DataError, TertuliaError, UsageError
+from tertulia.core.errors import BotError, DataError, Interrupted, TertuliaError, UsageError
 from tertulia.core.estimate import Estimate
 from tertulia.core.progress import Progress, Silent
 from tertulia.corpus.engines.base import Engine, InProcess
@@ -99,14 +99,26 @@ def run_selfplay(config: SelfplayConfig, progress: Progress | None = None) -> Se
         continued = sum(task.file.exists() for task in tasks)
         try:
             _play(config, tasks, progress)
-        except TertuliaError:
-            if not any(task.file.exists() for task in tasks):  # nothing worth continuing
+        except (TertuliaError, KeyboardInterrupt) as error:
+            finished = sum(task.file.exists() for task in tasks)
+            if not finished:  # nothing worth continuing
                 shutil.rmtree(place.out if place.is_folder and is_new else place.work)
+            if isinstance(error, KeyboardInterrupt):
+                raise _interrupted(place, finished, len(tasks)) from None
             raise
         progress.step("Saving")
         outcome = _save(config, place, plan, tasks, continued)
         shutil.rmtree(place.work)
     return outcome
+
+
+def _interrupted(place: _Place, finished: int, shards: int) -> Interrupted:
+    if not finished:
+        return Interrupted("No shard was finished: nothing is kept.", hint="Smaller shards (--shard) are kept earlier.")
+    return Interrupted(
+        f"{finished} of {shards} shards are finished and kept in {place.work}.",
+        hint="Run the same command again to play the others.",
+    )
 
 
 def _place(out: Path) -> _Place:

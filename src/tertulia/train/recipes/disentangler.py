@@ -333,7 +333,7 @@ class _SavedMembers:
 
     def __init__(self, config: DisentanglerConfig) -> None:
         self._folder = config.out / "partial"
-        settings = config.model_dump(mode="json", exclude={"out", "resume", "biases"})
+        settings = config.model_dump(mode="json", exclude={"out", "resume", "force", "biases"})
         file = self._folder / "config.json"
         if not (config.resume and file.is_file() and read_json(file) == settings):
             shutil.rmtree(self._folder, ignore_errors=True)

@@ -14,7 +14,7 @@ from tertulia import sample
 from tertulia.artefacts.files import fingerprint
 from tertulia.core.codec import Problems
 from tertulia.core.dialogue import Exchange
-from tertulia.core.errors import DataError
+from tertulia.core.errors import DataError, MissingFile
 from tertulia.core.grounding import COARSE_LABELS
 from tertulia.core.progress import Progress
 from tertulia.corpus.load import SAMPLE
@@ -67,7 +67,7 @@ def read_data(config: EntailmentRecipe, problems: Problems) -> ClassificationDat
         random.Random(config.seed).shuffle(train)
         return ClassificationData(train, valid)
     if not path.is_file():
-        raise DataError(f"File not found: {path}", hint="Give a file or a folder of labelled pairs.")
+        raise MissingFile(f"File not found: {path}", hint="Give a file or a folder of labelled pairs.")
     return _held_out(_read(path, problems))
 
 

@@ -130,7 +130,7 @@ def train(config: GroundingRecipe, progress: Progress) -> TrainedModel:
         files.append(f"{ENCODER}/{MANIFEST}")
     heads = None if settings.kind == "encoder" else _fit(config, settings, data, progress)
     config.out.mkdir(parents=True, exist_ok=True)
-    save(config.model_copy(update={"resume": False}), config.out / CONFIG)
+    save(config.model_copy(update={"resume": False, "force": False}), config.out / CONFIG)
     counts = Counter(example.label for example in data.train)
     record: dict[str, Json] = {"kind": settings.kind, "examples": dict(counts), "valid_examples": len(data.valid)}
     record["data"] = describe_data(config.data, config.split or None)
