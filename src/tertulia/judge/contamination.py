@@ -96,7 +96,7 @@ class Contamination:
         causes = [f"it has the same files ({', '.join(self.files)})"] if self.files else []
         if self.shared:
             share = f"{self.shared} of {self.judged} judged units ({self.shared / self.judged:.0%})"
-            causes.append(f"{share} are in it{'' if self.complete else f', as far as it was read'}")
+            causes.append(f"{share} are in it{'' if self.complete else ', as far as it was read'}")
         return (
             f"{self.subject} was judged on what it was built from: {self.training}; {' and '.join(causes)}. Its figures"
             " say nothing about new conversations. Judge it on held-out data (`tertulia corpus split`, --split)."

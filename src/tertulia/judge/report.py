@@ -97,18 +97,17 @@ class RunReport:
         return embed(self.scores, self.figures, title=self.document.title).html() if self.figures else ""
 
 
-def report_judged(run: JudgedRun, folder: Path | None, *, data: Mapping[str, Json] | None = None) -> RunReport:
-    """The report of a run that was just made, with everything that identifies it; saved together if a folder is given.
+def identify(run: JudgedRun, *, data: Mapping[str, Json] | None = None) -> JudgedRun:
+    """A run that was just made with everything that identifies it, and what its bots were built from.
 
     `data` describes what was judged (`tertulia.corpus.identity`).
     """
-    known = with_contamination(identified(run, data=data))
-    return report_run(known, plots=False) if folder is None else save_judged(known, folder)
+    return with_contamination(identified(run, data=data))
 
 
 def save_judged(run: JudgedRun, folder: Path, *, data: Mapping[str, Json] | None = None) -> RunReport:
     """Save a run with its report; returns the report."""
-    saved = save_run(with_contamination(identified(run, data=data)), folder)
+    saved = save_run(identify(run, data=data), folder)
     report = report_run(saved)
     report.save(folder)
     return report

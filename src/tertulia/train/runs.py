@@ -135,8 +135,9 @@ def save_run(
 ) -> TrainedModel:
     """Save the model of a task that was fitted in `config.out`, the manifest last.
 
-    `about` describes the examples in the record, which also says what data they are from; `save_more` writes further files and returns their names. `architecture`
-    is the model's in the table of architectures, if the recipe has another name.
+    `about` describes the examples in the record, which also says what data they are from; `save_more` writes further
+    files and returns their names. `architecture` is the model's in the table of architectures, if the recipe has
+    another name.
     """
     record = {**about, "parameters": count_parameters(task.module), **outcome.as_json()}
     if outcome.is_main:
