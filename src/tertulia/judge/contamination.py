@@ -93,13 +93,16 @@ class Contamination:
 
     def warning(self) -> str:
         """What a reader must know, and what to do about it."""
-        causes = [f"it has the same files ({', '.join(self.files)})"] if self.files else []
-        if self.shared:
-            share = f"{self.shared} of {self.judged} judged units ({self.shared / self.judged:.0%})"
-            causes.append(f"{share} are in it{'' if self.complete else ', as far as it was read'}")
+        share = f"{self.shared} of {self.judged} judged units ({self.shared / max(self.judged, 1):.0%})"
+        read = "" if self.complete else ", as far as it was read"
+        advice = "Judge it on held-out data (`tertulia corpus split`, --split)."
+        if not self.files and 2 * self.shared < self.judged:
+            return f"{share} are in the training data of {self.subject} ({self.training}){read}. {advice}"
+        causes = [f"the same files ({', '.join(self.files)})"] if self.files else []
+        causes += [f"{share}{read}"] if self.shared else []
         return (
-            f"{self.subject} was judged on what it was built from: {self.training}; {' and '.join(causes)}. Its figures"
-            " say nothing about new conversations. Judge it on held-out data (`tertulia corpus split`, --split)."
+            f"{self.subject} was judged on what it was built from: {self.training} has {' and '.join(causes)}. Its"
+            f" figures say nothing about new conversations. {advice}"
         )
 
 
