@@ -94,5 +94,5 @@ def print_report(result: RunReport, *, as_json: bool) -> None:
             out.print()
     for note in dict.fromkeys(note for section in result.document.sections for note in section.notes):
         out.print(note, markup=False)
-    if result.document.identity:
-        out.print(Text(result.document.identity, style="dim"))
+    for name, value in result.document.identity:
+        out.print(Text(f"{name}: {value}", style="dim"))

@@ -81,8 +81,8 @@ class Document:
     title: str
     lead: str
     sections: tuple[Section, ...]
-    identity: str = ""
-    """In one line: command, time, version, data, checkpoints."""
+    identity: tuple[tuple[str, str], ...] = ()
+    """What it is about: command, date, version, data, checkpoints."""
     warnings: tuple[str, ...] = ()
     """Why the figures may not be what they seem, to be read before them."""
 
@@ -101,7 +101,7 @@ def write_document(document: Document, folder: Path, *, data: str = "") -> None:
 
 def markdown_document(document: Document) -> str:
     """The report in Markdown."""
-    head = [f"# {document.title}", document.lead, *([document.identity] if document.identity else [])]
+    head = [f"# {document.title}", document.lead, *([_facts(document.identity)] if document.identity else [])]
     head += [f"> **Warning:** {_plain_line(text)}" for text in document.warnings]
     lines = [*head, *(line for section in document.sections for line in _markdown(section))]
     return "\n\n".join(lines) + "\n"
@@ -240,6 +240,10 @@ def _markdown_examples(group: ExampleGroup) -> Iterator[str]:
     for example in group.examples:
         turns = [f"- **{_plain_line(_speaker(t))}**: {_plain_line(_cut(t.text))}" for t in example.turns]
         yield "\n".join([f"{example.title}", "", *turns])
+
+
+def _facts(pairs: Sequence[tuple[str, str]]) -> str:
+    return "\n".join(f"- {_plain_line(name)}: {_plain_line(value)}" for name, value in pairs)
 
 
 def _plain_line(text: str) -> str:

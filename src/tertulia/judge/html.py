@@ -189,7 +189,8 @@ def _at_point(token: str) -> tuple[int, int]:
 
 def figure(svg: str, caption: str) -> str:
     """A plot (SVG that we rendered) with a caption, which is also its text for screen readers."""
-    return f'<figure role="img" aria-label="{escape(caption)}">{svg}</figure><p class="quiet">{escape(caption)}</p>'
+    words = escape(caption)
+    return f'<figure role="img" tabindex="0" aria-label="{words}">{svg}</figure><p class="quiet">{words}</p>'
 
 
 def conversation(dialogue: Dialogue) -> str:
@@ -252,11 +253,11 @@ def write_html(
     title: str,
     lead: str,
     sections: Iterable[HtmlSection],
-    identity: str = "",
+    identity: Iterable[tuple[str, str]] = (),
     warnings: Iterable[str] = (),
     data: str = "",
 ) -> None:
-    """Write the document. `identity` says in a line what it is about, `warnings` why not to trust it.
+    """Write the document. `identity` says what it is about, `warnings` why not to trust it.
 
     `data` are the elements that the page's script reads; without them it has no script.
     """
@@ -277,13 +278,18 @@ def write_html(
         f"<title>{escape(title)}</title><style>{_asset('report.css')}</style>"
     )
     footer = f'<p class="quiet">Made by Tertulia {escape(__version__)}.</p>'
-    top = f"<h1>{escape(title)}</h1><p>{escape(lead)}</p>{paragraph(identity, quiet=True) if identity else ''}"
+    top = f"<h1>{escape(title)}</h1><p>{escape(lead)}</p>{_facts(identity)}"
     top += "".join(f'<p class="warning" role="note"><strong>Warning.</strong> {escape(text)}</p>' for text in warnings)
     main = f"<main>{top}{menu}{body}{footer}</main>"
     tail = f"{data}<script>{script}</script>" if data else ""
     page = f'<!doctype html><html lang="en"><head>{head}</head><body>{main}{tail}</body></html>\n'
     with write_output(path) as file:
         file.write_text(page, encoding="utf-8")
+
+
+def _facts(pairs: Iterable[tuple[str, str]]) -> str:
+    rows = "".join(f'<dt>{escape(name)}</dt><dd dir="auto">{_breakable(value)}</dd>' for name, value in pairs)
+    return f'<dl class="identity">{rows}</dl>' if rows else ""
 
 
 def _digest(script: str) -> str:

@@ -29,7 +29,7 @@ from tertulia.judge.grounding.tables import grounding_sections
 from tertulia.judge.paper_tables import Figures, paper_tables
 from tertulia.judge.report_data import embed
 from tertulia.judge.report_examples import example_section, pathology_section
-from tertulia.judge.report_identity import identity, identity_line, method_section
+from tertulia.judge.report_identity import identity, identity_facts, method_section
 from tertulia.judge.report_leaderboard import LEGEND, JudgedScore, adjust, scores_of, standings
 from tertulia.judge.report_plots import run_plots
 from tertulia.judge.runs import JudgedRun, identified, save_run
@@ -140,7 +140,7 @@ def report_run(run: JudgedRun, *, plots: bool = True) -> RunReport:
         lead=f"{run.details.get('lead', '')} {_count(run.subjects, 'subject')}, "
         f"{_count(run.settings, 'setting')}; 95 % intervals {how}.".strip(),
         sections=tuple(s for s in sections if s.rows or s.notes or s.plots or s.examples),
-        identity=identity_line(run),
+        identity=identity_facts(run),
         warnings=tuple(contamination_warnings(run)),
     )
     return RunReport(

@@ -23,7 +23,7 @@ from tertulia.judge.report import (
     metadata,
     report_run,
 )
-from tertulia.judge.report_identity import identity, identity_line, method_section
+from tertulia.judge.report_identity import identity, identity_facts, method_section
 from tertulia.judge.report_leaderboard import JudgedScore, adjust, scores_of
 from tertulia.judge.runs import JudgedRun, load_run
 from tertulia.metrics.significance import Comparison, compare, shared_units
@@ -75,7 +75,11 @@ def compare_runs(config: ReportConfig) -> RunReport:
             replace(pairs, notes=(*pairs.notes, *notes)),
             *(method_section(run, folder) for run, folder in zip(runs, config.runs, strict=True)),
         ),
-        identity=" ".join(identity_line(run) for run in runs),
+        identity=tuple(
+            (name if single else f"{name} of {folder}", value)
+            for run, folder in zip(runs, config.runs, strict=True)
+            for name, value in identity_facts(run)
+        ),
         warnings=tuple(warnings),
     )
     json = {

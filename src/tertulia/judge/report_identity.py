@@ -7,10 +7,10 @@ import orjson
 
 from tertulia.core.dialogue import Json
 from tertulia.judge.document import Section
-from tertulia.judge.runs import JudgedRun
+from tertulia.judge.runs import JudgedRun, Subject
 
 MAX_NAMED = 4
-"""Checkpoints that the line about a run names; the table has all of them."""
+"""Checkpoints that the head of a report names; the table has all of them."""
 _NAMED = ("command", "created", "versions", "data", "contamination")
 """What the table has rows of its own for."""
 
@@ -30,21 +30,22 @@ def identity(run: JudgedRun) -> dict[str, Json]:
     }
 
 
-def identity_line(run: JudgedRun) -> str:
-    """The same in one line to read; empty for a run that was not saved."""
+def identity_facts(run: JudgedRun) -> tuple[tuple[str, str], ...]:
+    """The same in a few lines to read; none for a run that was not identified."""
     known = identity(run)
     if not known["created"]:
-        return ""
+        return ()
     data: Mapping[str, Json] = known["data"]
     split = f", split {data['split']}" if data.get("split") else ""
     digest = f", digest {str(data['digest'])[:16]}" if data.get("digest") else ""
     source = data.get("path") or data.get("study") or ""
-    parts = [known["command"] or _command(run), known["created"], f"Tertulia {known['version']}"]
-    parts += [f"data {source}{split}{digest}"] if data else []
+    facts = [("command", known["command"] or _command(run)), ("date", known["created"])]
+    facts += [("version", f"Tertulia {known['version']}")] if known["version"] else []
+    facts += [("data", f"{source}{split}{digest}")] if data else []
     checkpoints = [f"{name} {digest}" for name, digest in known["checkpoints"].items()]
     more = [f"and {len(checkpoints) - MAX_NAMED} more"] if len(checkpoints) > MAX_NAMED else []
-    parts += [f"checkpoints {', '.join(checkpoints[:MAX_NAMED] + more)}"] if checkpoints else []
-    return "; ".join(part for part in parts if part) + "."
+    facts += [("checkpoints", ", ".join(checkpoints[:MAX_NAMED] + more))] if checkpoints else []
+    return tuple(facts)
 
 
 def method_section(run: JudgedRun, folder: Path | None = None) -> Section:
@@ -54,7 +55,7 @@ def method_section(run: JudgedRun, folder: Path | None = None) -> Section:
     rows += [(name, known[name]) for name in ("created",) if known[name]]
     rows += [(f"version of {name}", str(version)) for name, version in (run.about.get("versions") or {}).items()]
     rows += [(f"data, {name}", _shown(value)) for name, value in known["data"].items() if value]
-    rows += [(f"subject {s.name}", " ".join(filter(None, (s.spec, s.kind, s.fingerprint)))) for s in run.subjects]
+    rows += [(f"subject {subject.name}", _subject(subject)) for subject in run.subjects]
     rows += [(f"training data of {one['subject']}", _compared(one)) for one in known["contamination"]]
     rows += [(name, _shown(value)) for name, value in run.config.items() if value not in (None, [], "", {})]
     others = {name: value for name, value in run.about.items() if name not in _NAMED}
@@ -62,6 +63,13 @@ def method_section(run: JudgedRun, folder: Path | None = None) -> Section:
     rows += [(f"metric {info.name}", _described(info.summary, info.citation)) for info in run.metrics.values()]
     title = f"How {folder} was measured" if folder else "How it was measured"
     return Section(title, ("setting", "value"), tuple(rows), run.notes, detail=True)
+
+
+def _subject(subject: Subject) -> str:
+    """Its specification, its kind if that says more, and the digest of its checkpoint."""
+    kind = subject.kind if subject.kind not in (subject.spec, subject.spec.partition(":")[0]) else ""
+    parts = (subject.spec, kind, f"checkpoint {subject.fingerprint}" if subject.fingerprint else "")
+    return ", ".join(filter(None, parts))
 
 
 def _compared(record: Mapping[str, Json]) -> str:
