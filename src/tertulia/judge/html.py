@@ -230,6 +230,12 @@ def csv_link(head: Sequence[str], rows: Iterable[Sequence[object]], name: str) -
     return f'<p class="tools"><a download="{stem}.csv" href="{address}">CSV{spoken}</a></p>'
 
 
+def saved_table(head: Sequence[str], rows: Iterable[Sequence[object]], name: str) -> str:
+    """A table with a link that saves it."""
+    cells = [list(row) for row in rows]
+    return table(head, cells, label=name) + csv_link(head, cells, name)
+
+
 def csv_cell(value: object) -> str:
     """A value as the text of a CSV cell that no spreadsheet runs as a formula.
 

@@ -61,6 +61,8 @@ class LabelDraws:
                 low, high = min(low, ends[0]), max(high, ends[1])
             elif value in (0.0, 1.0):
                 low, high = self._edge(part, value, level)
+            elif low == high:  # a score that is the same for all responses: .5 by definition, whatever the responses
+                low, high = math.nan, math.nan
             figures.append((value, low, high))
         return figures
 
