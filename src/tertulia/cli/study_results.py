@@ -139,7 +139,9 @@ def make_report(store: StudyStore, record: StudyRecord, folder: Path | None) -> 
     sections = study_sections(labels, plots=folder is not None)
     run = study_run(labels, sections, name=record.name, notes=notes, about=about)
     answers = fingerprint(str(value) for score in run.scores for value in (*score.key, *score.units, *score.values))
-    run = identified(run, data={"study": record.id, "design": record.digest, "digest": answers})
+    run = identified(
+        run, data={"path": f"study {record.name}", "study": record.id, "design": record.digest, "digest": answers}
+    )
     if folder is None:
         return study_report(run, labels, sections), None
     try:

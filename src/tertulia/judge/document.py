@@ -1,6 +1,7 @@
 """A report as a value: sections of tables, plots, examples and notes, rendered as HTML, Markdown and JSON."""
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,8 @@ from tertulia.judge.report_texts import ShownTurn
 
 HTML, MARKDOWN = "report.html", "report.md"
 SPOKEN: dict[Mark, str] = {"best": "best", "tied": "not significantly different from the best", "": ""}
+_INTERVAL = re.compile(r"(?:x )?([-+−]?[\d.]+) \[([-−]?[\d.]+), ([-−]?[\d.]+)\]")
+"""A figure with its interval, as text."""
 MAX_EXAMPLE = 600
 """Longest text of an example, in characters; the data behind the cells has all of it."""
 
@@ -206,26 +209,34 @@ def _link(cell: FigureCell, style: NumberStyle) -> CellLink:
 
 
 def _for_csv(section: Section) -> tuple[list[str], list[list[object]]]:
-    """The table to compute with: figures with all digits, their interval and n in columns of their own."""
-    figures = [
-        any(isinstance(row[i], FigureCell) for row in section.rows if i < len(row)) for i in range(len(section.head))
+    """The table to compute with: intervals in columns of their own, and figures with all digits, n and mark."""
+    columns = [[row[i] if i < len(row) else "" for row in section.rows] for i in range(len(section.head))]
+    kinds = [_csv_columns(column) for column in columns]
+    head = [f"{name}{part}" for name, parts in zip(section.head, kinds, strict=True) for part in parts]
+    rows = [
+        [value for cell, parts in zip(row, kinds, strict=False) for value in _csv_values(cell, len(parts))]
+        for row in section.rows
     ]
-    parts = ("", " low", " high", " n", " mark")
-    head = [
-        f"{name}{part}"
-        for name, is_figure in zip(section.head, figures, strict=True)
-        for part in (parts if is_figure else ("",))
-    ]
-    rows = []
-    for row in section.rows:
-        line: list[object] = []
-        for cell, is_figure in zip(row, figures, strict=False):
-            if isinstance(cell, FigureCell):
-                line += [cell.estimate.value, cell.estimate.low, cell.estimate.high, cell.estimate.n, cell.mark]
-            else:
-                line += [cell, *([""] * 4 if is_figure else [])]
-        rows.append(line)
     return head, rows
+
+
+def _csv_columns(column: Sequence[object]) -> tuple[str, ...]:
+    """What is added to the name of a column for each of the columns that it has in a CSV file."""
+    if any(isinstance(cell, FigureCell) for cell in column):
+        return ("", " low", " high", " n", " mark")
+    return ("", " low", " high") if any(_INTERVAL.fullmatch(str(cell)) for cell in column) else ("",)
+
+
+def _csv_values(cell: object, count: int) -> list[object]:
+    """A cell as `count` values.
+
+    >>> _csv_values("+.020 [-.010, .050]", 3), _csv_values("-", 3)
+    (['+.020', '-.010', '.050'], ['-', '', ''])
+    """
+    if isinstance(cell, FigureCell):
+        return [cell.estimate.value, cell.estimate.low, cell.estimate.high, cell.estimate.n, cell.mark]
+    parts = _INTERVAL.fullmatch(str(cell)) if count == 3 else None
+    return [*parts.groups()] if parts else [cell, *[""] * (count - 1)]
 
 
 def _markdown(section: Section) -> list[str]:

@@ -73,8 +73,8 @@ def _ranking(outcome: DemoOutcome) -> HtmlSection:
             figure(plot, "; ".join(f"{name} {short(estimate)}" for name, estimate in first.items())),
             saved_table(("bot", *metrics, "n"), rows, "Ranking"),
             paragraph(
-                f"Intervals: 95 %, bootstrap over dialogues. Seed {run.seed}; persona: {setting}. The complete report is in"
-                " ranking/report.html: every figure leads to the replies behind it.",
+                f"Intervals: 95 %, bootstrap over dialogues. Seed {run.seed}; persona: {setting}. The complete"
+                " report is in ranking/report.html: every figure leads to the replies behind it.",
                 quiet=True,
             ),
         ),
