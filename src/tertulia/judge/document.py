@@ -212,12 +212,22 @@ def _for_csv(section: Section) -> tuple[list[str], list[list[object]]]:
     """The table to compute with: intervals in columns of their own, and figures with all digits, n and mark."""
     columns = [[row[i] if i < len(row) else "" for row in section.rows] for i in range(len(section.head))]
     kinds = [_csv_columns(column) for column in columns]
-    head = [f"{name}{part}" for name, parts in zip(section.head, kinds, strict=True) for part in parts]
+    names = _unique(section.head)
+    head = [f"{name}{part}" for name, parts in zip(names, kinds, strict=True) for part in parts]
     rows = [
         [value for cell, parts in zip(row, kinds, strict=False) for value in _csv_values(cell, len(parts))]
         for row in section.rows
     ]
     return head, rows
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    """Names of columns, of which those that repeat get the name of the column before.
+
+    >>> _unique(["subject", "hits@1", "p", "mrr", "p"])
+    ['subject', 'hits@1', 'hits@1 p', 'mrr', 'mrr p']
+    """
+    return [f"{names[i - 1]} {name}" if i and names.count(name) > 1 else name for i, name in enumerate(names)]
 
 
 def _csv_columns(column: Sequence[object]) -> tuple[str, ...]:
