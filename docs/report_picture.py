@@ -13,7 +13,7 @@ from playwright.sync_api import sync_playwright
 
 PICTURE = Path(__file__).parent / "images" / "report.png"
 CHROMIUM = "/usr/bin/chromium"
-WIDTH, HEIGHT = 1280, 1010
+WIDTH, HEIGHT = 1280, 1130
 
 
 def main(report: Path) -> None:

@@ -33,8 +33,9 @@ def describe_data(data: str, split: str | None) -> dict[str, Json]:
         except DataError:  # a folder whose files depend on each other, read as one corpus
             files = sorted(file for file in Path(data).rglob("*") if file.is_file())
         digests = file_digests(files)
+    # Erasure finds derived artefacts by these digests: see `tertulia.corpus.erase.lineage`.
     digest = fingerprint(part for name, own in digests.items() for part in (Path(name).name, own))
-    few = {"files": digests} if len(digests) <= MAX_FILES else {}
+    few = {"files": _short(digests)} if len(digests) <= MAX_FILES else {}
     return {"path": data, "split": split, "digest": digest, **few}
 
 
@@ -52,16 +53,20 @@ def describe_paths(paths: Sequence[str], split: str | None) -> dict[str, Json]:
 def describe_artefacts(**folders: Path) -> dict[str, Json]:
     """Folders with a manifest, such as judged runs, or files, each under its role."""
     files = {role: path / "manifest.json" if path.is_dir() else path for role, path in folders.items()}
-    digests = {role: sha256_of(file)[:DIGEST_LENGTH] for role, file in files.items()}
+    digests = _short({role: sha256_of(file) for role, file in files.items()})
     paths = {role: str(path) for role, path in folders.items()}
     return {"path": ", ".join(paths.values()), "split": None, "digest": fingerprint(digests.values()), "files": digests}
 
 
+def _short(digests: Mapping[str, str]) -> dict[str, Json]:
+    return {name: digest[:DIGEST_LENGTH] for name, digest in digests.items()}
+
+
 def file_digests(files: Iterable[Path]) -> dict[str, str]:
-    """The digest of each file by its name; files of the same name in several folders get their paths."""
+    """The SHA-256 of each file by its name; files of the same name in several folders get their paths."""
     given = list(files)
     times = Counter(file.name for file in given)
-    return {file.name if times[file.name] == 1 else str(file): sha256_of(file)[:DIGEST_LENGTH] for file in given}
+    return {file.name if times[file.name] == 1 else str(file): sha256_of(file) for file in given}
 
 
 def shared_files(one: Mapping[str, Json], other: Mapping[str, Json]) -> list[str]:
