@@ -177,12 +177,8 @@ def checkpoint_digest(bot: object) -> str:
     engine = getattr(bot, "engine", None)
     if isinstance(engine, Mapping) and engine.get("weights_sha256"):
         return str(engine["weights_sha256"])[:DIGEST_LENGTH]
-    chat = getattr(bot, "chat", None)
-    if chat is None or not hasattr(chat, "model"):
-        return ""
-    from tertulia.models.hf.finetuned import digest_of  # torch, which is loaded where there is such a bot
-
-    return digest_of(chat)
+    compute = getattr(bot, "weights_digest", None)  # of bots whose weights take a while to read
+    return str(compute()) if compute else ""
 
 
 def describe_config(config: Config) -> dict[str, Json]:
