@@ -1,5 +1,7 @@
 """The command line called from Python (fast), and as a process (slow, for what only a process shows)."""
 
+import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -8,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tertulia import __version__
 from tertulia.cli.main import run
 
 
@@ -33,9 +36,31 @@ def tertulia(capsys: pytest.CaptureFixture[str]) -> Tertulia:
             run([str(a) for a in arguments])
         captured = capsys.readouterr()
         assert "Traceback" not in captured.err
-        return Result(int(exit_info.value.code or 0), captured.out, captured.err)
+        result = Result(int(exit_info.value.code or 0), captured.out, captured.err)
+        if arguments[:1] == ("judge",) or arguments[:2] == ("study", "report"):
+            check_identity([str(a) for a in arguments], result)
+        return result
 
     return call
+
+
+def check_identity(arguments: list[str], result: Result) -> None:
+    """Whatever is judged, printed or saved, says what it is about: command, time, version, data by its digest."""
+    if result.code or "--dry-run" in arguments:
+        return
+    records: list[dict[str, Any]] = [json.loads(result.out)["identity"]] if "--json" in arguments else []
+    if "--out" in arguments:
+        folder = Path(arguments[arguments.index("--out") + 1])
+        records.append(json.loads((folder / "report.json").read_text())["identity"])
+        assert records[-1]["data"]["digest"] in (folder / "report.html").read_text()
+    if not records:
+        assert f"{shlex.join(['tertulia', *arguments])}; 20" in result.out
+        assert "digest" in result.out
+    for record in records:
+        assert record["command"] == shlex.join(["tertulia", *arguments])
+        assert record["created"].startswith("20")
+        assert record["version"] == __version__
+        assert len(record["data"]["digest"]) == 16
 
 
 @pytest.fixture

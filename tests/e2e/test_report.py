@@ -4,6 +4,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     for k, bot in enumerate(("plain", EVIL)):
         units = tuple(f"unit {i:02} {EVIL if i == 0 else ''}" for i in range(UNITS))
         for m, metric in enumerate(metrics):
-            values = tuple((i * (m + 1) % UNITS) / UNITS + k / 10 for i in range(UNITS))
+            scale = 40 if m == 1 else 1  # one column with figures of several digits
+            values = tuple(scale * (i * (m + 1) % UNITS) / UNITS / (1 + k * m) + k / 10 for i in range(UNITS))
             scores.append(Score(bot, "", metric, units, values, units))
         for i, unit in enumerate(units):
             source = {"bot": "tfidf", "seed": i, "settings": {"k": EVIL}}
@@ -53,7 +55,10 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
         notes=(EVIL,),
     )
     file = tmp_path_factory.mktemp("report") / "report.html"
-    report_run(identified(run)).save_html(file)
+    known = identified(run)
+    shared = {"subject": EVIL, "training": EVIL, "files": [EVIL], "judged": 50, "shared": 50, "complete": True}
+    known = replace(known, about={**known.about, "contamination": [shared]})
+    report_run(known).save_html(file)
     return file.as_uri()
 
 
@@ -135,14 +140,55 @@ def test_long_texts_are_cut_and_other_scripts_read_from_the_right(opened: Any) -
 
 def test_every_table_can_be_saved_without_a_network(opened: Any) -> None:
     page = opened()
-    tables, links = page.locator(".wide table").count(), page.get_by_role("link", name="CSV of")
-    assert links.count() == tables >= 2
-    with page.expect_download() as download:
-        links.first.click()
-    assert download.value.suggested_filename == "figures.csv"
-    rows = list(csv.DictReader(io.StringIO(Path(download.value.path()).read_text(encoding="utf-8"))))
-    assert [row["subject"] for row in rows] == ["plain", EVIL]
-    assert float(rows[0]["quality low"]) < float(rows[0]["quality"]) == pytest.approx(0.49)
+    tables, links = page.locator(".wide table"), page.get_by_role("link", name="CSV of")
+    assert links.count() == tables.count() >= 3
+    files = []
+    for i in range(links.count()):
+        with page.expect_download() as download:
+            links.nth(i).click()
+        rows = list(csv.DictReader(io.StringIO(Path(download.value.path()).read_text(encoding="utf-8"))))
+        assert len(rows) == tables.nth(i).locator("tbody tr").count()
+        files.append((download.value.suggested_filename, rows))
+    (name, figures), (_, compared), *_ = files
+    assert name == "figures.csv"
+    assert [row["subject"] for row in figures] == ["plain", EVIL]
+    assert float(figures[0]["quality low"]) < float(figures[0]["quality"]) == pytest.approx(0.49)
+    value, low, high, p = (
+        float(compared[0][f"metric 1{part}"].lstrip("<").rstrip("*")) for part in ("", " low", " high", " p")
+    )
+    assert low < value < high
+    assert 0 <= p <= 1
+
+
+def test_a_warning_stands_above_the_figures_and_the_identity_beside_it(opened: Any) -> None:
+    page = opened()
+    warning = page.locator(".warning")
+    expect(warning).to_have_count(1)
+    expect(warning).to_contain_text("was judged on what it was built from")
+    expect(warning).to_contain_text(EVIL.partition("\u2028")[0])
+    assert warning.bounding_box()["y"] < page.locator("table").first.bounding_box()["y"]
+    facts = page.locator(".identity dt")
+    assert {"command", "date", "version", "checkpoints"} <= set(facts.all_inner_texts())
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_charts_fill_their_box_and_can_be_read_on_any_background(opened: Any, scheme: str) -> None:
+    page = opened(color_scheme=scheme)
+    widths = page.locator("figure").evaluate_all(
+        """figures => figures.map((figure) => {
+          const style = getComputedStyle(figure);
+          const room = figure.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+          return figure.querySelector("svg").getBoundingClientRect().width / room;
+        })"""
+    )
+    assert widths
+    assert all(share == pytest.approx(1, abs=0.01) for share in widths)
+    inks = page.locator("figure .role-axis-label text").evaluate_all(
+        "texts => texts.map((text) => getComputedStyle(text).fill)"
+    )
+    assert set(inks) == {page.locator("body").evaluate("body => getComputedStyle(body).color")}
+    hidden = page.locator("figure svg > rect").evaluate_all("rects => rects.map((one) => getComputedStyle(one).fill)")
+    assert set(hidden) == {"none"}
 
 
 def test_the_report_can_be_used_by_keyboard_and_linked_to(opened: Any, chromium: Browser, report: str) -> None:
@@ -184,25 +230,50 @@ def test_axe_finds_no_violation_and_nothing_is_cut_off(opened: Any, scheme: str,
 
 
 def test_intervals_do_not_wrap_and_points_are_aligned(opened: Any) -> None:
-    page = opened()
-    heights = (
-        page.locator("section")
-        .first.locator(".wide td.n .cell")
-        .evaluate_all("nodes => nodes.map((node) => node.getClientRects().length)")
-    )
-    assert set(heights) == {1}
-    points = page.evaluate(
-        """() => [...document.querySelectorAll("section:first-of-type .wide tbody tr")].map((row) => {
-          const walker = document.createTreeWalker(row.querySelector(".cell"), NodeFilter.SHOW_TEXT);
-          const node = walker.nextNode();
-          const range = document.createRange();
-          const at = node.data.indexOf(".");
-          range.setStart(node, at);
-          range.setEnd(node, at + 1);
-          return range.getBoundingClientRect().left;
-        })"""
-    )
-    assert max(points) - min(points) < 0.5
+    """In every table and every column, on a desktop and on a phone."""
+    for device in ({}, PHONE):
+        page = opened(**device)
+        tall = page.locator("td.n").evaluate_all(
+            """cells => cells.filter((cell) => {
+              const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+              const lines = [];
+              for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+                if (node.parentElement.closest(".spoken")) continue;
+                const range = document.createRange();
+                range.selectNodeContents(node);
+                lines.push(...[...range.getClientRects()].map((box) => box.bottom));
+              }
+              return Math.max(...lines) - Math.min(...lines) > 2;
+            }).map((cell) => cell.textContent)"""
+        )
+        assert tall == []
+        columns = page.evaluate(
+            """() => [...document.querySelectorAll(".wide table")].flatMap((table) => {
+              const columns = [...table.tHead.rows[0].cells].map(() => []);
+              for (const row of table.tBodies[0].rows) [...row.cells].forEach((cell, i) => {
+                if (!cell.matches(".n")) return;
+                const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+                const points = [];
+                for (let node = walker.nextNode(); node; node = walker.nextNode())
+                  for (let at = node.data.indexOf("."); at >= 0; at = node.data.indexOf(".", at + 1)) {
+                    const range = document.createRange();
+                    range.setStart(node, at);
+                    range.setEnd(node, at + 1);
+                    points.push(range.getBoundingClientRect().left);
+                  }
+                columns[i].push(points);
+              });
+              return columns.filter((column) => column.some((points) => points.length));
+            })"""
+        )
+        assert len(columns) >= 14
+        for column in columns:
+            for points in zip(*column, strict=True):
+                assert max(points) - min(points) < 0.6
+        sides = page.locator("table td:not(.n), table th").evaluate_all(
+            "cells => cells.map((cell) => getComputedStyle(cell).textAlign)"
+        )
+        assert set(sides) <= {"left", "start"}
 
 
 def test_paper_has_everything_but_the_controls(opened: Any) -> None:

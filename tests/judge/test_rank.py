@@ -94,7 +94,7 @@ def test_a_perfect_scorer_has_perfect_figures() -> None:
     result = figures(oracle(DIALOGUES), tasks, CONFIG)
     assert {name: (e.value, e.high) for name, e in result.items()} == dict.fromkeys(CONFIG.metrics, (1.0, 1.0))
     expected_low = wilson_interval(1.0, len(DIALOGUES))[0]  # perfect so far is not perfect for sure
-    assert {e.low for e in result.values()} == {expected_low}
+    assert [e.low for e in result.values()] == [pytest.approx(expected_low)] * len(CONFIG.metrics)
     assert set(rank_candidates(oracle(DIALOGUES), tasks, PersonaSetting("own")).tolist()) == {1}
     assert result["hits@1"].n == len(tasks)
 
@@ -248,7 +248,8 @@ def test_the_difference_between_a_bot_and_itself_is_zero() -> None:
         comparison = compare(first, second, metric_named(first.metric))
         assert comparison is not None
         figure = comparison.estimate
-        assert (figure.value, figure.low, figure.high, figure.n) == (0, 0, 0, len(tasks))
+        assert (figure.value, figure.n) == (0, len(tasks))
+        assert -0.12 < figure.low < 0 < figure.high < 0.12  # alike in these dialogues, which need not be so in others
 
 
 def test_the_difference_is_that_of_the_means() -> None:

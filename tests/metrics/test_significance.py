@@ -1,4 +1,5 @@
 import math
+import re
 import tracemalloc
 
 import numpy as np
@@ -7,9 +8,12 @@ from scipy import stats
 
 from tertulia.core.estimate import Estimate
 from tertulia.core.score import Score
+from tertulia.metrics.agreement import UnitRating, krippendorff_alpha, percent_agreement
 from tertulia.metrics.intervals import wilson_interval
+from tertulia.metrics.judge_agreement import cohen_kappa
 from tertulia.metrics.metric import MetricInfo
-from tertulia.metrics.registry import metric_named
+from tertulia.metrics.ratings import SubjectRating, compare_subjects
+from tertulia.metrics.registry import METRICS, example_name, metric_named
 from tertulia.metrics.significance import (
     bootstrap_mean,
     bootstrap_means,
@@ -91,7 +95,7 @@ def test_clusters_of_different_sizes_keep_the_plain_mean() -> None:
 
 def test_a_single_cluster_has_no_variance() -> None:
     figure = bootstrap_mean(np.array([0.0, 1.0]), ["a", "a"])
-    assert (figure.low, figure.value, figure.high, figure.n) == (0.5, 0.5, 0.5, 2)
+    assert (figure.value, figure.n, math.isnan(figure.low), math.isnan(figure.high)) == (0.5, 2, True, True)
 
 
 def test_the_same_seed_gives_the_same_interval() -> None:
@@ -230,7 +234,8 @@ def test_a_comparison_uses_the_shared_units_only() -> None:
     b = score([0.0, 0.0, math.nan, 5.0], ["d1", "d1", "d2", "d2"], first=2)
     assert shared_units(a, b) == ["u2", "u3"]
     figure = paired_difference(a, b, MRR)
-    assert (figure.value, figure.low, figure.high, figure.n) == (1.0, 1.0, 1.0, 2)
+    assert (figure.value, figure.high, figure.n) == (1.0, 1.0, 2)
+    assert figure.low < 0  # of a single dialogue
     nothing_shared = paired_difference(a, score([1.0], ["x"], first=50), MRR)
     assert (nothing_shared.n, math.isnan(nothing_shared.value)) == (0, True)
 
@@ -238,7 +243,8 @@ def test_a_comparison_uses_the_shared_units_only() -> None:
 def test_the_difference_of_a_score_to_itself_is_zero() -> None:
     one = score(VALUES.tolist(), CLUSTERS)
     figure = paired_difference(one, one, MRR)
-    assert (figure.value, figure.low, figure.high, figure.n) == (0, 0, 0, 60)
+    least = wilson_interval(0.0, len(set(CLUSTERS)))[1]
+    assert (figure.value, figure.low, figure.high, figure.n) == (0, pytest.approx(-least), pytest.approx(least), 60)
 
 
 def test_perplexities_are_compared_by_their_ratio() -> None:
@@ -296,4 +302,45 @@ def test_a_share_of_none_or_all_has_an_interval() -> None:
         assert (figure.low, figure.high) == pytest.approx(wilson_interval(value, 4))  # four clusters, not five units
         assert figure.high - figure.low > 0.4
     plain = estimate(Score("bot", "", "words", units, (0.0,) * 5, clusters), MetricInfo("words", "conversation"))
-    assert (plain.low, plain.high) == (0.0, 0.0)
+    assert (math.isnan(plain.low), math.isnan(plain.high)) == (True, True)  # a scale without ends
+
+
+def test_no_interval_collapses_where_nothing_varies() -> None:
+    """Figures, differences and agreement of five clusters that are all alike, and of a single one."""
+    units = tuple("12345")
+
+    def score(value: float, metric: str) -> Score:
+        return Score("bot", "q", metric, units, (value,) * 5, units)
+
+    least = wilson_interval(0.0, 5)[1]
+    for name in ("hits@1", "f1", "bleu-2", "replies contradicting persona", "contradicts persona", "sensibleness"):
+        info = metric_named(name)
+        assert estimate(score(0.0, name), info).high == pytest.approx(least)
+        assert estimate(score(1.0, name), info).low == pytest.approx(1 - least)
+        won = compare(score(1.0, name), score(0.0, name), info)
+        assert won is not None
+        assert (won.estimate.low, won.estimate.high) == pytest.approx((1 - 2 * least, 1))
+        same = paired_difference(score(0.0, name), score(0.0, name), info)
+        assert (same.low, same.high) == pytest.approx((-least, least))
+    rating = score(5.0, "rating (judge)")
+    (scaled,) = estimates([rating], {"rating (judge)": MetricInfo("rating (judge)", "rating")}, scales={"q": (1, 7)})
+    assert (scaled.low, scaled.high) == pytest.approx((5 - 4 * least, 5 + 2 * least))
+    pairs = [UnitRating(unit, rater, unit in "12") for unit in units for rater in ("ann", "bob")]
+    for agreed in (percent_agreement(pairs), krippendorff_alpha(pairs), cohen_kappa([1, 0, 1, 0, 1], [1, 0, 1, 0, 1])):
+        assert (agreed.value, agreed.low, agreed.high) == pytest.approx((1, 1 - least, 1))
+    rows = [SubjectRating(bot, unit, "ann", 0.0) for bot in "ab" for unit in units]
+    (alike,) = compare_subjects(rows, bounds=(0, 1))
+    assert (alike.difference.low, alike.difference.high) == pytest.approx((-least, least))
+    assert math.isnan(compare_subjects(rows)[0].difference.low)
+    single = estimate(Score("bot", "", "words", ("1", "2"), (3.0, 5.0), ("a", "a")), MetricInfo("words", "reply"))
+    assert (single.value, math.isnan(single.low)) == (4.0, True)
+
+
+def test_every_share_is_known_to_end_at_0_and_1() -> None:
+    """Else the interval of one that is 0 or 1 throughout would be lost."""
+    open_ended = []
+    for row in METRICS.rows():
+        metric = metric_named(example_name(row.name))
+        if metric.reduction == "mean" and re.match(r"share|.*probability that|.*from 0 to 1", metric.summary):
+            open_ended += [] if metric.bounded or "prediction-powered" in metric.name else [metric.name]
+    assert open_ended == []

@@ -11,8 +11,7 @@ from tertulia.core.errors import keeping
 from tertulia.judge.config import JudgeConfig, PerplexityConfig, ProfileConfig, RankConfig, SamplesConfig
 from tertulia.judge.profiles import run_profiles
 from tertulia.judge.rank import run_rank
-from tertulia.judge.report import report_run
-from tertulia.judge.runs import describe_data, identified
+from tertulia.judge.runs import describe_data
 from tertulia.lab.curve import CurveConfig, run_curve
 
 
@@ -22,18 +21,13 @@ def rank(settings: RankConfig, *, as_json: bool) -> None:
     problems = Problems()
     with Bars() as bars:
         run = run_rank(settings, bars, problems)
-
-    def save_page() -> None:
-        if settings.report:
-            report_run(identified(run, data=_data(settings))).save_html(settings.report)
-
     conclude(
         run,
         settings.out,
         data=lambda: _data(settings),
         as_json=as_json,
         problems=problems,
-        save_more=save_page,
+        page=settings.report,
     )
 
 
@@ -73,11 +67,11 @@ def perplexity(settings: PerplexityConfig, *, as_json: bool) -> None:
 @command(SamplesConfig)
 def samples(settings: SamplesConfig, *, as_json: bool) -> None:
     """Compare a model's best samples with beam search, and the effect of more samples (Meena, tables 2 and 3)."""
-    from tertulia.judge.samples import run_samples  # needs torch, which the other judges do not
+    from tertulia.judge.samples import describe_prompts, run_samples  # needs torch, which the other judges do not
 
     with Bars() as bars:
         run = run_samples(settings, bars)
-    conclude(run, settings.out, as_json=as_json)
+    conclude(run, settings.out, data=lambda: describe_prompts(settings), as_json=as_json)
 
 
 def _data(settings: JudgeConfig) -> Mapping[str, Json]:

@@ -6,9 +6,9 @@ from tertulia.cli.report import conclude
 from tertulia.core.codec import Problems
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import keeping
+from tertulia.corpus.identity import describe_artefacts, describe_paths
 from tertulia.judge.llm.config import LlmJudgeConfig
 from tertulia.judge.ppi import PpiConfig, run_ppi
-from tertulia.judge.runs import describe_data
 
 
 @command(LlmJudgeConfig)
@@ -34,8 +34,8 @@ def llm(settings: LlmJudgeConfig, *, as_json: bool) -> None:
 
 
 def _describe_data(settings: LlmJudgeConfig) -> dict[str, Json]:
-    data = [describe_data(path, None) for path in settings.data]
-    return data[0] if len(data) == 1 else {"files": data, "digest": " ".join(one["digest"] for one in data)}
+    people = {"people": describe_artefacts(human=settings.human)} if settings.human else {}
+    return describe_paths(settings.data, None) | people
 
 
 @command(PpiConfig)
@@ -44,5 +44,5 @@ def ppi(settings: PpiConfig, *, as_json: bool) -> None:
 
     Intervals are valid whatever the judge is worth; the better it is, the more labels of people it saves.
     """
-    data = {"human": str(settings.human), "judge": str(settings.judge), "digest": ""}
-    conclude(run_ppi(settings), settings.out, data=lambda: data, as_json=as_json)
+    sources = {"human": settings.human, "judge": settings.judge}
+    conclude(run_ppi(settings), settings.out, data=lambda: describe_artefacts(**sources), as_json=as_json)

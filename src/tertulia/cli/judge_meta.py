@@ -3,6 +3,7 @@
 from tertulia.cli.command import command
 from tertulia.cli.output import Bars
 from tertulia.cli.report import conclude
+from tertulia.corpus.identity import describe_artefacts
 from tertulia.judge.hybrid import HybridConfig, describe_sources, run_hybrid
 from tertulia.judge.meta import MetaConfig, describe_ratings, run_meta
 from tertulia.judge.proxy import ProxyConfig, run_proxy
@@ -27,4 +28,5 @@ def hybrid(settings: HybridConfig, *, as_json: bool) -> None:
 @command(ProxyConfig)
 def proxy(settings: ProxyConfig, *, as_json: bool) -> None:
     """Measure how much of the differences between bots in people's eyes a metric explains (SSA and perplexity)."""
-    conclude(run_proxy(settings), settings.out, as_json=as_json)
+    sources = {"human": settings.human, "metrics": settings.metrics}
+    conclude(run_proxy(settings), settings.out, data=lambda: describe_artefacts(**sources), as_json=as_json)

@@ -4,8 +4,8 @@ from tertulia.cli.command import command
 from tertulia.cli.output import Bars, out
 from tertulia.cli.report import conclude
 from tertulia.core.codec import Problems
+from tertulia.corpus.identity import describe_paths
 from tertulia.corpus.write import save_dialogues
-from tertulia.judge.conversations import describe_paths
 from tertulia.judge.replay import ReplayConfig, replayed_dialogues, run_replay
 from tertulia.judge.replay_study import WrittenStudy, write_study
 

@@ -56,6 +56,8 @@ WIDE = 72
 """Columns of a terminal on which a progress bar has room for everything."""
 MISSING = "–"
 """What a table shows where there is no value."""
+_FIGURE = re.compile(r"\s*(?:x |[-+−<~])?[\d.]|\s*(?:[-–]|nan)(?:\n|$)")
+_INTERVAL = re.compile(r"\[-?[\d.]+, -?[\d.]+\]")
 GAP = 2
 """Spaces between two columns of a table."""
 MAX_WORD = 16
@@ -76,7 +78,7 @@ def print_text(text: str) -> None:
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "", left: bool = False) -> None:
     """A table for people; cells are text, never markup. One that is too wide is printed in parts, below each other.
 
-    All columns but the first are figures, aligned to the right, unless the table is of texts (`left`).
+    Columns of figures are aligned to the right, but for the first, and none in a table of texts (`left`).
     """
     cells = [[visible(cell_text(cell)) for cell in row] for row in rows]
     for k, columns in enumerate(table_parts(head, cells, out.width)):
@@ -88,9 +90,13 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, title:
             header_style="bold",
         )
         for i in columns:
+            column = [row[i] for row in cells if i < len(row)]
             table.add_column(
-                head[i], justify="right" if i and not left else "left", overflow="fold"
-            )  # a cut name is ambiguous
+                head[i],
+                justify="right" if i and not left and _is_numeric(column) else "left",
+                overflow="fold",  # a cut name is ambiguous
+                no_wrap=bool(i) and any(map(_INTERVAL.search, column)),
+            )
         for row in cells:
             table.add_row(*(Text(row[i]) for i in columns if i < len(row)))
         if k:
@@ -122,11 +128,11 @@ def table_parts(head: Sequence[str], rows: Sequence[Sequence[str]], width: int) 
 
     >>> table_parts(["bot", "sentiment", "coherence"], [["anna", "0.068 [0.007, 0.189]", "1"]], 80)
     [[0, 1, 2]]
-    >>> table_parts(["bot", "sentiment", "coherence"], [["anna", "0.068 [0.007, 0.189]", "1"]], 20)
+    >>> table_parts(["bot", "sentiment", "coherence"], [["anna", "0.068\\n[0.007, 0.189]", "1"]], 24)
     [[0, 1], [0, 2]]
     """
     columns = [[name, *(row[i] for row in rows if i < len(row))] for i, name in enumerate(head)]
-    widths = [min(MAX_WORD, max(map(len, " ".join(texts).split()), default=0)) + GAP for texts in columns]
+    widths = [max(min(MAX_WORD, _longest_word(texts)), _longest_line(texts)) + GAP for texts in columns]
     parts, room = [[0]], width - sum(widths[:1])
     for i, size in enumerate(widths[1:], 1):
         if size > room and len(parts[-1]) > 1:
@@ -135,6 +141,23 @@ def table_parts(head: Sequence[str], rows: Sequence[Sequence[str]], width: int) 
         parts[-1].append(i)
         room -= size
     return parts if head else []
+
+
+def _is_numeric(column: Sequence[str]) -> bool:
+    """Whether a column has figures, which stand on the right; texts stand on the left."""
+    return all(not cell.strip() or _FIGURE.match(cell) for cell in column)
+
+
+def _longest_word(texts: Sequence[str]) -> int:
+    return max(map(len, " ".join(texts).split()), default=0)
+
+
+def _longest_line(texts: Sequence[str]) -> int:
+    """Of a column with intervals, which are never broken; 0 for any other."""
+    cells = texts[1:]
+    if not any(map(_INTERVAL.search, cells)):
+        return 0
+    return max(len(line) for line in (*texts[0].split(), *"\n".join(cells).split("\n")))
 
 
 def print_problems(problems: Problems) -> None:

@@ -4,14 +4,16 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from rich.text import Text
+
 from tertulia.cli.command import command
-from tertulia.cli.output import Bars, out, print_json, print_problems, print_table, print_text
+from tertulia.cli.output import Bars, err, out, print_json, print_problems, print_table, print_text
 from tertulia.core.codec import Problems
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import TertuliaError, UsageError
 from tertulia.judge.document import markdown_document
 from tertulia.judge.inspect_log import write_log
-from tertulia.judge.report import RunReport, report_run, save_judged
+from tertulia.judge.report import RunReport, identify, report_run, save_judged
 from tertulia.judge.report_compare import ReportConfig, compare_runs, load_any
 from tertulia.judge.runs import JudgedRun
 
@@ -46,20 +48,24 @@ def conclude(
     out: Path | None,
     *,
     as_json: bool,
-    data: Callable[[], Mapping[str, Json]] | None = None,
+    data: Callable[[], Mapping[str, Json]],
     problems: Problems | None = None,
+    page: Path | None = None,
     save_more: Callable[[], None] | None = None,
 ) -> None:
-    """Save a judged run, if a folder is given, and print its report.
+    """Identify a judged run, save it, if a folder is given, and print its report.
 
     What was computed is printed whatever happens to the folder; then the error ends the command. `data` describes what
-    was judged, `save_more` writes what else the command was asked for.
+    was judged, `page` is a file for the report alone, `save_more` writes what else the command was asked for.
     """
     failure: Exception | None = None
     with Bars() as bars:
         bars.step("Reporting")
         try:
-            result = save_judged(run, out, data=data() if data else None) if out else report_run(run, plots=False)
+            run = identify(run, data=data())
+            result = save_judged(run, out) if out else report_run(run, plots=page is not None)
+            if page:
+                result.save_html(page)
             if save_more:
                 save_more()
         except (OSError, TertuliaError) as error:
@@ -72,7 +78,10 @@ def conclude(
 
 
 def print_report(result: RunReport, *, as_json: bool) -> None:
-    """Print a report as JSON, or its tables and notes as text."""
+    """Print a report as JSON, or its warnings, tables, notes and identity as text. Warnings are seen in any case."""
+    for text in result.document.warnings:
+        warned = Text.assemble(("WARNING: ", "bold red"), (text, "red"))
+        err.print(warned, soft_wrap=True) if as_json else out.print(warned, end="\n\n")
     if as_json:
         print_json(result.json)
         return
@@ -85,3 +94,5 @@ def print_report(result: RunReport, *, as_json: bool) -> None:
             out.print()
     for note in dict.fromkeys(note for section in result.document.sections for note in section.notes):
         out.print(note, markup=False)
+    for name, value in result.document.identity:
+        out.print(Text(f"{name}: {value}", style="dim"))

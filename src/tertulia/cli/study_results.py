@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
+from tertulia.artefacts.files import fingerprint
 from tertulia.artefacts.manifest import read_about
 from tertulia.artefacts.outputs import Force, Output, has_manifest_of, write_output
 from tertulia.cli.command import command
@@ -19,7 +20,7 @@ from tertulia.core.config import Cli, Config, validate
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError, MissingFile, TertuliaError, UsageError, keeping
 from tertulia.judge.report import RunReport
-from tertulia.judge.runs import KIND, save_run
+from tertulia.judge.runs import KIND, identified, save_run
 from tertulia.store import Database, StudyStore
 from tertulia.store.study_records import StudyRecord, UnitCandidate
 from tertulia.study.config import HUMAN, StudyConfig
@@ -136,10 +137,14 @@ def make_report(store: StudyStore, record: StudyRecord, folder: Path | None) -> 
     notes = [str(event.detail) for event in store.events(record.id) if event.what == "note"]
     sections = study_sections(labels, plots=folder is not None)
     run = study_run(labels, sections, name=record.name, notes=notes, about=about)
+    answers = fingerprint(str(value) for score in run.scores for value in (*score.key, *score.units, *score.values))
+    run = identified(
+        run, data={"path": f"study {record.name}", "study": record.id, "design": record.digest, "digest": answers}
+    )
     if folder is None:
         return study_report(run, labels, sections), None
     try:
-        saved = save_run(run, folder, data={"study": record.id, "digest": record.digest})
+        saved = save_run(run, folder)
         result = study_report(saved, labels, sections)
         result.save(folder)
     except (OSError, TertuliaError) as error:

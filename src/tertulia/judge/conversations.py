@@ -13,17 +13,17 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from tertulia.artefacts.files import fingerprint
 from tertulia.core.codec import Problems
 from tertulia.core.config import Cli
 from tertulia.core.dialogue import Dialogue, Json, Turn
 from tertulia.core.errors import DataError, UsageError
 from tertulia.core.progress import Progress, Silent
 from tertulia.core.score import Score
+from tertulia.corpus.identity import describe_paths
 from tertulia.corpus.load import load_dialogues
 from tertulia.judge.config import JudgeConfig, Strings
 from tertulia.judge.resources import load_resources
-from tertulia.judge.runs import JudgedItem, JudgedRun, Subject, describe_config, describe_data, unique_ids
+from tertulia.judge.runs import JudgedItem, JudgedRun, Subject, describe_config, unique_ids
 from tertulia.metrics.conversation import CONVERSATION_METRICS
 from tertulia.metrics.metric import ConversationExample, Metric
 from tertulia.metrics.registry import metrics_named
@@ -258,15 +258,6 @@ def prepare_resources(
 def describe_files(config: ConversationsConfig) -> dict[str, Json]:
     """Path and digest of the data, of several files together."""
     return describe_paths(config.files, config.split or None)
-
-
-def describe_paths(files: Sequence[str], split: str | None) -> dict[str, Json]:
-    """The same of any files."""
-    parts = [describe_data(file, split) for file in files]
-    if len(parts) == 1:
-        return parts[0]
-    digest = fingerprint(str(part["digest"]) for part in parts)
-    return {"path": ", ".join(files), "split": split, "digest": digest}
 
 
 def _read(config: ConversationsConfig, problems: Problems | None) -> Iterator[tuple[str, Dialogue]]:

@@ -1,6 +1,7 @@
 """A report as a value: sections of tables, plots, examples and notes, rendered as HTML, Markdown and JSON."""
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,8 @@ from tertulia.judge.report_texts import ShownTurn
 
 HTML, MARKDOWN = "report.html", "report.md"
 SPOKEN: dict[Mark, str] = {"best": "best", "tied": "not significantly different from the best", "": ""}
+_INTERVAL = re.compile(r"(?:x )?([-+−]?[\d.]+) \[([-−]?[\d.]+), ([-−]?[\d.]+)\]")
+"""A figure with its interval, as text."""
 MAX_EXAMPLE = 600
 """Longest text of an example, in characters; the data behind the cells has all of it."""
 
@@ -81,8 +84,10 @@ class Document:
     title: str
     lead: str
     sections: tuple[Section, ...]
-    identity: str = ""
-    """In one line: command, time, version, data."""
+    identity: tuple[tuple[str, str], ...] = ()
+    """What it is about: command, date, version, data, checkpoints."""
+    warnings: tuple[str, ...] = ()
+    """Why the figures may not be what they seem, to be read before them."""
 
 
 def write_document(document: Document, folder: Path, *, data: str = "") -> None:
@@ -99,7 +104,8 @@ def write_document(document: Document, folder: Path, *, data: str = "") -> None:
 
 def markdown_document(document: Document) -> str:
     """The report in Markdown."""
-    head = [f"# {document.title}", document.lead, *([document.identity] if document.identity else [])]
+    head = [f"# {document.title}", document.lead, *([_facts(document.identity)] if document.identity else [])]
+    head += [f"> **Warning:** {_plain_line(text)}" for text in document.warnings]
     lines = [*head, *(line for section in document.sections for line in _markdown(section))]
     return "\n\n".join(lines) + "\n"
 
@@ -107,7 +113,15 @@ def markdown_document(document: Document) -> str:
 def write_html_document(document: Document, path: Path, *, data: str = "") -> None:
     """Write the report as one self-contained HTML file; `data` is what its cells lead to."""
     sections = [_html(section) for section in document.sections]
-    write_html(path, title=document.title, lead=document.lead, identity=document.identity, sections=sections, data=data)
+    write_html(
+        path,
+        title=document.title,
+        lead=document.lead,
+        identity=document.identity,
+        warnings=document.warnings,
+        sections=sections,
+        data=data,
+    )
 
 
 def _html(section: Section) -> HtmlSection:
@@ -195,26 +209,44 @@ def _link(cell: FigureCell, style: NumberStyle) -> CellLink:
 
 
 def _for_csv(section: Section) -> tuple[list[str], list[list[object]]]:
-    """The table to compute with: figures with all digits, their interval and n in columns of their own."""
-    figures = [
-        any(isinstance(row[i], FigureCell) for row in section.rows if i < len(row)) for i in range(len(section.head))
+    """The table to compute with: intervals in columns of their own, and figures with all digits, n and mark."""
+    columns = [[row[i] if i < len(row) else "" for row in section.rows] for i in range(len(section.head))]
+    kinds = [_csv_columns(column) for column in columns]
+    names = _unique(section.head)
+    head = [f"{name}{part}" for name, parts in zip(names, kinds, strict=True) for part in parts]
+    rows = [
+        [value for cell, parts in zip(row, kinds, strict=False) for value in _csv_values(cell, len(parts))]
+        for row in section.rows
     ]
-    parts = ("", " low", " high", " n", " mark")
-    head = [
-        f"{name}{part}"
-        for name, is_figure in zip(section.head, figures, strict=True)
-        for part in (parts if is_figure else ("",))
-    ]
-    rows = []
-    for row in section.rows:
-        line: list[object] = []
-        for cell, is_figure in zip(row, figures, strict=False):
-            if isinstance(cell, FigureCell):
-                line += [cell.estimate.value, cell.estimate.low, cell.estimate.high, cell.estimate.n, cell.mark]
-            else:
-                line += [cell, *([""] * 4 if is_figure else [])]
-        rows.append(line)
     return head, rows
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    """Names of columns, of which those that repeat get the name of the column before.
+
+    >>> _unique(["subject", "hits@1", "p", "mrr", "p"])
+    ['subject', 'hits@1', 'hits@1 p', 'mrr', 'mrr p']
+    """
+    return [f"{names[i - 1]} {name}" if i and names.count(name) > 1 else name for i, name in enumerate(names)]
+
+
+def _csv_columns(column: Sequence[object]) -> tuple[str, ...]:
+    """What is added to the name of a column for each of the columns that it has in a CSV file."""
+    if any(isinstance(cell, FigureCell) for cell in column):
+        return ("", " low", " high", " n", " mark")
+    return ("", " low", " high") if any(_INTERVAL.fullmatch(str(cell)) for cell in column) else ("",)
+
+
+def _csv_values(cell: object, count: int) -> list[object]:
+    """A cell as `count` values.
+
+    >>> _csv_values("+.020 [-.010, .050]", 3), _csv_values("-", 3)
+    (['+.020', '-.010', '.050'], ['-', '', ''])
+    """
+    if isinstance(cell, FigureCell):
+        return [cell.estimate.value, cell.estimate.low, cell.estimate.high, cell.estimate.n, cell.mark]
+    parts = _INTERVAL.fullmatch(str(cell)) if count == 3 else None
+    return [*parts.groups()] if parts else [cell, *[""] * (count - 1)]
 
 
 def _markdown(section: Section) -> list[str]:
@@ -229,6 +261,10 @@ def _markdown_examples(group: ExampleGroup) -> Iterator[str]:
     for example in group.examples:
         turns = [f"- **{_plain_line(_speaker(t))}**: {_plain_line(_cut(t.text))}" for t in example.turns]
         yield "\n".join([f"{example.title}", "", *turns])
+
+
+def _facts(pairs: Sequence[tuple[str, str]]) -> str:
+    return "\n".join(f"- {_plain_line(name)}: {_plain_line(value)}" for name, value in pairs)
 
 
 def _plain_line(text: str) -> str:

@@ -189,7 +189,8 @@ def _at_point(token: str) -> tuple[int, int]:
 
 def figure(svg: str, caption: str) -> str:
     """A plot (SVG that we rendered) with a caption, which is also its text for screen readers."""
-    return f'<figure role="img" aria-label="{escape(caption)}">{svg}</figure><p class="quiet">{escape(caption)}</p>'
+    words = escape(caption)
+    return f'<figure role="img" tabindex="0" aria-label="{words}">{svg}</figure><p class="quiet">{words}</p>'
 
 
 def conversation(dialogue: Dialogue) -> str:
@@ -229,6 +230,12 @@ def csv_link(head: Sequence[str], rows: Iterable[Sequence[object]], name: str) -
     return f'<p class="tools"><a download="{stem}.csv" href="{address}">CSV{spoken}</a></p>'
 
 
+def saved_table(head: Sequence[str], rows: Iterable[Sequence[object]], name: str) -> str:
+    """A table with a link that saves it."""
+    cells = [list(row) for row in rows]
+    return table(head, cells, label=name) + csv_link(head, cells, name)
+
+
 def csv_cell(value: object) -> str:
     """A value as the text of a CSV cell that no spreadsheet runs as a formula.
 
@@ -247,9 +254,16 @@ def _asset(name: str) -> str:
 
 
 def write_html(
-    path: Path, *, title: str, lead: str, sections: Iterable[HtmlSection], identity: str = "", data: str = ""
+    path: Path,
+    *,
+    title: str,
+    lead: str,
+    sections: Iterable[HtmlSection],
+    identity: Iterable[tuple[str, str]] = (),
+    warnings: Iterable[str] = (),
+    data: str = "",
 ) -> None:
-    """Write the document. `identity` says in a line what it is about.
+    """Write the document. `identity` says what it is about, `warnings` why not to trust it.
 
     `data` are the elements that the page's script reads; without them it has no script.
     """
@@ -270,12 +284,18 @@ def write_html(
         f"<title>{escape(title)}</title><style>{_asset('report.css')}</style>"
     )
     footer = f'<p class="quiet">Made by Tertulia {escape(__version__)}.</p>'
-    top = f"<h1>{escape(title)}</h1><p>{escape(lead)}</p>{paragraph(identity, quiet=True) if identity else ''}"
+    top = f"<h1>{escape(title)}</h1><p>{escape(lead)}</p>{_facts(identity)}"
+    top += "".join(f'<p class="warning" role="note"><strong>Warning.</strong> {escape(text)}</p>' for text in warnings)
     main = f"<main>{top}{menu}{body}{footer}</main>"
     tail = f"{data}<script>{script}</script>" if data else ""
     page = f'<!doctype html><html lang="en"><head>{head}</head><body>{main}{tail}</body></html>\n'
     with write_output(path) as file:
         file.write_text(page, encoding="utf-8")
+
+
+def _facts(pairs: Iterable[tuple[str, str]]) -> str:
+    rows = "".join(f'<dt>{escape(name)}</dt><dd dir="auto">{_breakable(value)}</dd>' for name, value in pairs)
+    return f'<dl class="identity">{rows}</dl>' if rows else ""
 
 
 def _digest(script: str) -> str:

@@ -28,6 +28,7 @@ from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError, UnknownName, UsageError
 from tertulia.core.progress import Progress, Silent
 from tertulia.core.score import Score
+from tertulia.corpus.identity import describe_artefacts
 from tertulia.judge.config import RUN_FOLDER, Strings
 from tertulia.judge.correlation_tables import COEFFICIENTS, CORRELATIONS, CorrelationRow
 from tertulia.judge.human_ratings import RatedConversation, RatedUnit, aspects_of, mean_rating, rating_scores, read_run
@@ -349,8 +350,9 @@ def load_hybrid(folder: Path) -> tuple[LinearModel, Mapping[str, Json]]:
 
 def describe_sources(config: HybridConfig) -> dict[str, Json]:
     """Paths and digest of the judged runs that a hybrid metric was fitted on or applied to."""
-    sources = _sources(config)
-    return {"path": ", ".join(sources), "split": None, "digest": fingerprint(sources.values())}
+    folders = {"ratings": config.ratings, "selfplay": config.selfplay}
+    folders |= {f"metrics {name}": Path(name) for name in config.metrics}
+    return describe_artefacts(**{role: folder for role, folder in folders.items() if folder is not None})
 
 
 def _sources(config: HybridConfig) -> dict[str, str]:

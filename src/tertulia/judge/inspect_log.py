@@ -296,12 +296,16 @@ def _foreign_run(log: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -
     repeated = any(int(sample.get("epoch", 1)) > 1 for sample in samples)
     rows: dict[str, list[tuple[str, float, str, float | None]]] = {}
     skipped: set[str] = set()
+    numbers: set[str] = set()
     items = []
     for sample in samples:
         name = str(sample["id"])
         unit = f"{name}, epoch {sample.get('epoch', 1)}" if repeated else name
         for metric, given in (sample.get("scores") or {}).items():
-            for part, value in _values(metric, given["value"]):
+            for part, grade in _values(metric, given["value"]):
+                value = _number(grade)
+                if not _is_grade(grade):
+                    numbers.add(part)
                 if value is None:
                     skipped.add(part)
                 else:
@@ -317,7 +321,10 @@ def _foreign_run(log: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -
         subjects=(Subject(model, model),),
         settings=("",),
         scores=tuple(_score((model, "", metric), own, weighted=False) for metric, own in rows.items()),
-        metrics={metric: MetricInfo(metric, "reply", summary=f"scorer of {task}") for metric in rows},
+        metrics={
+            metric: MetricInfo(metric, "reply", summary=f"scorer of {task}", bounded=metric not in numbers)
+            for metric in rows
+        },
         items=tuple(items),
         notes=tuple(f"{name}: values that are no numbers are left out." for name in sorted(skipped)),
         about={
@@ -329,13 +336,18 @@ def _foreign_run(log: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -
     )
 
 
-def _values(metric: str, value: Any) -> Iterator[tuple[str, float | None]]:
-    """The numbers of a score: of a scorer with several values, each is a metric."""
+def _values(metric: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The grades or numbers of a score: of a scorer with several values, each is a metric."""
     if isinstance(value, Mapping):
         for part, one in value.items():
-            yield f"{metric}/{part}", _number(one)
+            yield f"{metric}/{part}", one
     else:
-        yield metric, _number(value)
+        yield metric, value
+
+
+def _is_grade(value: Any) -> bool:
+    """Whether it counts from 0 to 1, whatever other samples have."""
+    return isinstance(value, bool) or (isinstance(value, str) and bool({value, value.lower()} & _GRADES.keys()))
 
 
 def _number(value: Any) -> float | None:

@@ -10,19 +10,20 @@ judge that takes long. Without either, the run has the ratings and texts alone, 
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
 
-from tertulia.artefacts.files import sha256_of
 from tertulia.artefacts.outputs import Force
 from tertulia.core.config import Cli, Config
 from tertulia.core.dialogue import Dialogue, Json, Turn
 from tertulia.core.errors import DataError, UnknownName, UsageError
 from tertulia.core.progress import Progress, Silent
 from tertulia.core.score import Score
+from tertulia.corpus.identity import describe_artefacts
 from tertulia.judge.config import RUN_FOLDER, Strings
 from tertulia.judge.conversations import conversation_example
 from tertulia.judge.correlation_tables import AGREEMENT, CORRELATIONS, CorrelationRow, RaterAgreement, RatingLevel
@@ -282,7 +283,7 @@ def match_values(rated: Sequence[RatedUnit], values: Mapping[tuple[str, str], fl
 
 
 def _renamed(info: MetricInfo, name: str) -> MetricInfo:
-    return MetricInfo(name, info.unit, "mean", info.summary, info.citation, info.higher_is_better)
+    return replace(info.info, name=name, reduction="mean")
 
 
 def judge_metrics(
@@ -427,5 +428,4 @@ def _notes(ratings: RatedSet) -> list[str]:
 
 def describe_ratings(config: MetaConfig) -> dict[str, Json]:
     """Path and digest of the ratings."""
-    file = config.file / "manifest.json" if config.file.is_dir() else config.file
-    return {"path": str(config.file), "split": None, "digest": sha256_of(file)[:16]}
+    return describe_artefacts(ratings=config.file)

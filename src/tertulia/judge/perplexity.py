@@ -230,7 +230,7 @@ def run_perplexity(
     for name, spec, model in zip(short_names(config.runs), config.runs, models or config.runs, strict=True):
         progress.step(f"Loading {name}")
         loaded = load_bot(model, preset=config.preset, method=config.method)
-        subject = describe_subject(name, spec) if isinstance(model, str) else Subject(name, spec)
+        subject = describe_subject(name, spec, loaded.bot) if isinstance(model, str) else Subject(name, spec)
         subjects.append(replace(subject, kind=loaded.architecture))
         cells += [_judge(name, loaded, data, setting, config, progress) for setting in data.settings]
     progress.step("Comparing")

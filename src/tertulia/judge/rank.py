@@ -18,7 +18,7 @@ from tertulia.corpus.candidates import RankTask
 from tertulia.judge.config import OWN, PersonaSetting, RankConfig, RankSettings, planned
 from tertulia.judge.paper_tables import RANK_PLANS
 from tertulia.judge.ranking_tasks import load_tasks
-from tertulia.judge.runs import JudgedItem, JudgedRun, describe_config, describe_subject, unique_ids
+from tertulia.judge.runs import JudgedItem, JudgedRun, Subject, describe_config, describe_subject, unique_ids
 from tertulia.metrics.metric import Metric, RankBatch
 from tertulia.metrics.ranking import Ranks, ranks_of_truth
 from tertulia.metrics.registry import metrics_named
@@ -39,10 +39,12 @@ def run_rank(config: RankConfig, progress: Progress | None = None, problems: Pro
         raise UsageError("The Ubuntu table has one setting: give at most one --persona and one --wording.")
     scores: list[Score] = []
     names: list[str] = []
+    subjects: list[Subject] = []
     for spec in config.bots:
         progress.step(f"Loading {spec}")
         bot = make_bot(spec, reference=True)
         names.append(spec if bot.spec in names else bot.spec)  # bots that differ only in an option keep the option
+        subjects.append(describe_subject(names[-1], spec, bot))
         for setting in settings:
             progress.step(f"Ranking with {spec}, persona: {setting}", total=len(fitting(tasks, setting)))
             scores += judge_rank(bot, tasks, config, setting=setting, subject=names[-1], progress=progress.advance)
@@ -50,7 +52,7 @@ def run_rank(config: RankConfig, progress: Progress | None = None, problems: Pro
     return JudgedRun(
         verb="rank",
         config=describe_config(config),
-        subjects=tuple(describe_subject(name, spec) for name, spec in zip(names, config.bots, strict=True)),
+        subjects=tuple(subjects),
         settings=tuple(map(str, settings)),
         scores=tuple(scores),
         metrics={metric.name: metric.info for metric in metrics},

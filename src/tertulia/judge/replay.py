@@ -159,7 +159,7 @@ def run_replay(config: ReplayConfig, progress: Progress | None = None, problems:
     run = JudgedRun(
         verb="replay",
         config=describe_config(config),
-        subjects=(_original(dialogues), replace(describe_subject(REPLAY, config.bot), name=REPLAY)),
+        subjects=(_original(dialogues), replace(describe_subject(REPLAY, config.bot, bot), name=REPLAY)),
         settings=("",),
         scores=tuple(sorted(scores, key=lambda score: score.subject != ORIGINAL)),
         metrics={metric.name: metric.info for metric in metrics},

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tertulia.artefacts.files import fingerprint, open_text, sha256_of
+from tertulia.artefacts.files import open_text
 from tertulia.core.codec import Problems, read_lines
 from tertulia.core.dialogue import Dialogue, Json
 from tertulia.core.errors import DataError, MissingFile, UsageError
 from tertulia.core.progress import Progress, Silent
 from tertulia.core.score import Score
+from tertulia.corpus.identity import describe_artefacts
 from tertulia.corpus.load import load_dialogues
 from tertulia.judge.config import RepliesConfig
 from tertulia.judge.replies import GeneratedReply, draw_contexts, generate_replies, reply_items, score_replies
@@ -110,10 +111,11 @@ def generate_sets(config: RepliesConfig, dialogues: Sequence[Dialogue], progress
         progress.step(f"Loading {spec}")
         bot = make_bot(spec, reference=True)
         names.append(spec if bot.spec in names else bot.spec)  # bots that differ only in an option keep the option
+        subject = describe_subject(names[-1], spec, bot)
         for setting in settings:
             progress.step(f"Replying with {spec}, persona: {setting}", total=len(contexts))
             replies = generate_replies(bot, contexts, setting, seed=config.seed, progress=progress.advance)
-            sets.append(ReplySet(describe_subject(names[-1], spec), str(setting), replies))
+            sets.append(ReplySet(subject, str(setting), replies))
     return sets
 
 
@@ -141,7 +143,7 @@ def describe_replies_data(config: RepliesConfig) -> dict[str, Json]:
     """Path, split and digest of what was judged: the data of the contexts, or the file of given replies."""
     if config.given is None:
         return describe_data(config.data, config.selected_split)
-    return {"path": str(config.given), "split": None, "digest": fingerprint([sha256_of(config.given)])}
+    return describe_artefacts(given=config.given)
 
 
 class _Given(NamedTuple):

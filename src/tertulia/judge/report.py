@@ -15,6 +15,7 @@ from tertulia.artefacts.files import write_json
 from tertulia.artefacts.outputs import write_output
 from tertulia.core.dialogue import Json
 from tertulia.core.estimate import Estimate
+from tertulia.judge.contamination import contamination_warnings, with_contamination
 from tertulia.judge.document import (
     Document,
     FigureCell,
@@ -28,10 +29,10 @@ from tertulia.judge.grounding.tables import grounding_sections
 from tertulia.judge.paper_tables import Figures, paper_tables
 from tertulia.judge.report_data import embed
 from tertulia.judge.report_examples import example_section, pathology_section
-from tertulia.judge.report_identity import identity, identity_line, method_section
+from tertulia.judge.report_identity import identity, identity_facts, method_section
 from tertulia.judge.report_leaderboard import LEGEND, JudgedScore, adjust, scores_of, standings
 from tertulia.judge.report_plots import run_plots
-from tertulia.judge.runs import JudgedRun, save_run
+from tertulia.judge.runs import JudgedRun, identified, save_run
 from tertulia.metrics.metric import MetricInfo
 from tertulia.metrics.significance import Comparison, by_group
 
@@ -96,9 +97,17 @@ class RunReport:
         return embed(self.scores, self.figures, title=self.document.title).html() if self.figures else ""
 
 
+def identify(run: JudgedRun, *, data: Mapping[str, Json] | None = None) -> JudgedRun:
+    """A run that was just made with everything that identifies it, and what its bots were built from.
+
+    `data` describes what was judged (`tertulia.corpus.identity`).
+    """
+    return with_contamination(identified(run, data=data))
+
+
 def save_judged(run: JudgedRun, folder: Path, *, data: Mapping[str, Json] | None = None) -> RunReport:
     """Save a run with its report; returns the report."""
-    saved = save_run(run, folder, data=data)
+    saved = save_run(identify(run, data=data), folder)
     report = report_run(saved)
     report.save(folder)
     return report
@@ -131,7 +140,8 @@ def report_run(run: JudgedRun, *, plots: bool = True) -> RunReport:
         lead=f"{run.details.get('lead', '')} {_count(run.subjects, 'subject')}, "
         f"{_count(run.settings, 'setting')}; 95 % intervals {how}.".strip(),
         sections=tuple(s for s in sections if s.rows or s.notes or s.plots or s.examples),
-        identity=identity_line(run),
+        identity=identity_facts(run),
+        warnings=tuple(contamination_warnings(run)),
     )
     return RunReport(
         document, _run_json(run, figures, comparisons, lengths, [*leading, *tables]), tuple(scores), figures
@@ -255,6 +265,7 @@ def _run_json(
 ) -> dict[str, Json]:
     return {
         "identity": identity(run),
+        "warnings": contamination_warnings(run),
         "run": metadata(run),
         "figures": [figure_json(key, figure) for key, figure in figures.items()],
         "comparisons": [comparison.as_json() for comparison in comparisons],

@@ -11,6 +11,7 @@ from tertulia.artefacts.outputs import Force, Output
 from tertulia.core.config import Cli, Config
 from tertulia.core.errors import UnknownName
 from tertulia.core.estimate import Estimate
+from tertulia.judge.contamination import contamination_warnings
 from tertulia.judge.document import Document
 from tertulia.judge.inspect_log import is_log, read_log
 from tertulia.judge.report import (
@@ -22,7 +23,7 @@ from tertulia.judge.report import (
     metadata,
     report_run,
 )
-from tertulia.judge.report_identity import identity, identity_line, method_section
+from tertulia.judge.report_identity import identity, identity_facts, method_section
 from tertulia.judge.report_leaderboard import JudgedScore, adjust, scores_of
 from tertulia.judge.runs import JudgedRun, load_run
 from tertulia.metrics.significance import Comparison, compare, shared_units
@@ -63,7 +64,7 @@ def compare_runs(config: ReportConfig) -> RunReport:
     figures = {one.key: figure for run in runs for one, figure in _estimates(run, scores)}
     compared, notes = _compare_with(baseline, scores)
     comparisons = adjust(compared)
-    notes += _data_notes(config.runs, runs)
+    warnings = [*_data_warnings(config.runs, runs), *(text for run in runs for text in contamination_warnings(run))]
     pairs = comparison_section(comparisons)
     single = len(runs) == 1
     document = Document(
@@ -74,10 +75,16 @@ def compare_runs(config: ReportConfig) -> RunReport:
             replace(pairs, notes=(*pairs.notes, *notes)),
             *(method_section(run, folder) for run, folder in zip(runs, config.runs, strict=True)),
         ),
-        identity=" ".join(identity_line(run) for run in runs),
+        identity=tuple(
+            (name if single else f"{name} of {folder}", value)
+            for run, folder in zip(runs, config.runs, strict=True)
+            for name, value in identity_facts(run)
+        ),
+        warnings=tuple(warnings),
     )
     json = {
         "identity": [identity(run) for run in runs],
+        "warnings": warnings,
         "runs": [{"folder": str(f)} | metadata(run) for f, run in zip(config.runs, runs, strict=True)],
         "baseline": baseline,
         "figures": [figure_json(key, figure) for key, figure in figures.items()],
@@ -141,7 +148,7 @@ def _compare_with(baseline: str, scores: Sequence[JudgedScore]) -> tuple[list[Co
     return comparisons, notes
 
 
-def _data_notes(folders: Sequence[Path], runs: Sequence[JudgedRun]) -> list[str]:
+def _data_warnings(folders: Sequence[Path], runs: Sequence[JudgedRun]) -> list[str]:
     """A warning where runs were judged on different data: then equal unit ids need not be the same turns."""
     digests = [(run.about.get("data") or {}).get("digest") for run in runs]
     first = digests[0]

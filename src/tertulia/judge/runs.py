@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tertulia import __version__
-from tertulia.artefacts.files import atomic_write, fingerprint, sha256_of
+from tertulia.artefacts.files import atomic_write
 from tertulia.artefacts.manifest import MANIFEST, is_complete, open_folder, read_about, read_manifest, seal
 from tertulia.core.command_line import command_line
 from tertulia.core.config import Config
@@ -27,7 +27,8 @@ from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError, MissingFile
 from tertulia.core.estimate import Estimate
 from tertulia.core.score import Score
-from tertulia.corpus.load import SAMPLE, files_of
+from tertulia.corpus.identity import DIGEST_LENGTH
+from tertulia.corpus.identity import describe_data as describe_data
 from tertulia.judge.config import RUN_KIND, WHERE
 from tertulia.metrics.metric import MetricInfo
 from tertulia.metrics.significance import Comparison, compare, crossed_estimate, estimates
@@ -119,16 +120,16 @@ class JudgedRun:
         """
         if saved := self.details.get("estimates"):
             return {(row[0], row[1], row[2]): _saved_estimate(*row[3:]) for row in saved}
+        bounds = {setting: (low, high) for setting, (low, high) in self.details.get("bounds", {}).items()}
         raters = self.raters
         if raters:
-            bounds = {setting: (low, high) for setting, (low, high) in self.details.get("bounds", {}).items()}
             return {
                 score.key: crossed_estimate(
                     score, self.metrics[score.metric], raters, bounds=bounds.get(score.setting, (0, 1))
                 )
                 for score in self.scores
             }
-        figures = estimates(self.scores, self.metrics, seed=self.seed)
+        figures = estimates(self.scores, self.metrics, scales=bounds, seed=self.seed)
         return {score.key: figure for score, figure in zip(self.scores, figures, strict=True)}
 
     def comparisons(self, baseline: str | None = None) -> list[Comparison]:
@@ -160,24 +161,24 @@ def _saved_estimate(value: float | None, low: float | None, high: float | None, 
     return Estimate(value, low, high, n=n)
 
 
-def describe_subject(name: str, spec: str) -> Subject:
-    """A subject with the fingerprint of its checkpoint or index, if its specification names a folder that has one."""
+def describe_subject(name: str, spec: str, bot: object = None) -> Subject:
+    """A subject with the digest of its checkpoint or index: that of its folder, or what the loaded bot has."""
     parsed = parse_spec(spec)
     folder = Path(parsed.target or parsed.name)
     about = read_about(folder) if is_complete(folder) else {}
-    return Subject(name, spec, str(about.get("model", parsed.name)), str(about.get("fingerprint", "")))
+    digest = str(about.get("fingerprint") or (checkpoint_digest(bot) if bot is not None else ""))
+    return Subject(name, spec, str(about.get("model", parsed.name)), digest)
 
 
-def describe_data(data: str, split: str | None) -> dict[str, Json]:
-    """Path, split and digest of the data of a run."""
-    if data == SAMPLE:
-        return {"path": data, "split": split, "digest": fingerprint([SAMPLE, __version__, split or ""])}
-    try:
-        files = files_of(Path(data), split=split)
-    except DataError:  # a folder whose files depend on each other, read as one corpus
-        files = sorted(file for file in Path(data).rglob("*") if file.is_file())
-    digest = fingerprint(part for file in files for part in (file.name, sha256_of(file)))
-    return {"path": data, "split": split, "digest": digest}
+def checkpoint_digest(bot: object) -> str:
+    """The digest of a loaded bot's weights or index; empty if it has none, or if they are elsewhere."""
+    if own := getattr(bot, "fingerprint", None):
+        return str(own)
+    engine = getattr(bot, "engine", None)
+    if isinstance(engine, Mapping) and engine.get("weights_sha256"):
+        return str(engine["weights_sha256"])[:DIGEST_LENGTH]
+    compute = getattr(bot, "weights_digest", None)  # of bots whose weights take a while to read
+    return str(compute()) if compute else ""
 
 
 def describe_config(config: Config) -> dict[str, Json]:

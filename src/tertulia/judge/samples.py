@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from tertulia.artefacts.files import fingerprint
+from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError, MissingFile, UsageError
 from tertulia.core.progress import Progress, Silent
 from tertulia.core.score import Score
@@ -60,7 +62,7 @@ def run_samples(
         scores += sweep_scores(
             loaded.bot.model, views, prompts, ways[SAMPLING], n, subject=name, times=config.times, seed=config.seed
         )
-    subject = describe_subject(name, config.run) if model is None else Subject(name, config.run)
+    subject = describe_subject(name, config.run, loaded.bot) if model is None else Subject(name, config.run)
     return JudgedRun(
         verb="samples",
         config=describe_config(config),
@@ -72,6 +74,12 @@ def run_samples(
         notes=_notes(config, ways[SAMPLING], ways[BEAM]),
         details={"sweep": sizes},
     )
+
+
+def describe_prompts(config: SamplesConfig) -> dict[str, Json]:
+    """Where the prompts are from, and their digest."""
+    digest = fingerprint(TURN_SEPARATOR.join(turns) for turns in read_prompts(config))
+    return {"path": str(config.prompts or "prompts of the command line"), "split": None, "digest": digest}
 
 
 def read_prompts(config: SamplesConfig) -> list[tuple[str, ...]]:

@@ -27,7 +27,7 @@ from tertulia.corpus.load import load_dialogues
 from tertulia.judge.config import RankSettings, comma_separated
 from tertulia.judge.rank import judge_rank, rank_details, rank_items, rank_metrics, settings_of
 from tertulia.judge.ranking_tasks import load_tasks
-from tertulia.judge.runs import JudgedRun, Subject, describe_config, load_run, save_run
+from tertulia.judge.runs import JudgedRun, Subject, describe_config, describe_subject, load_run, save_run
 from tertulia.talk.bot import Bot
 from tertulia.talk.spec import make_bot
 from tertulia.train.recipe import RecipeConfig, read_recipe
@@ -117,7 +117,7 @@ def _judge_size(size: int, train: Train, tasks: Sequence[RankTask], config: Curv
     run = JudgedRun(
         verb="curve",
         config=describe_config(config),
-        subjects=(Subject(bot.spec, bot.spec),),
+        subjects=(describe_subject(bot.spec, bot.spec, bot),),
         settings=(scores[0].setting,),
         scores=tuple(scores),
         metrics={metric.name: metric.info for metric in rank_metrics(config, tasks)},
@@ -129,7 +129,8 @@ def _judge_size(size: int, train: Train, tasks: Sequence[RankTask], config: Curv
 
 def _combined(config: CurveConfig, tasks: Sequence[RankTask], points: Mapping[int, JudgedRun]) -> JudgedRun:
     """One run with a setting for each size. The subject is the recipe: the models are one per size."""
-    subject = Subject(config.recipe.stem)
+    largest = points[max(points)].subjects[0]
+    subject = Subject(config.recipe.stem, largest.spec, largest.kind, largest.fingerprint)
     scores = [
         replace(score, subject=subject.name, setting=f"{size} dialogues")
         for size, point in points.items()

@@ -20,7 +20,7 @@ from tertulia.corpus.mine import MineConfig, MineOutcome, mine
 from tertulia.corpus.stats import CorpusStats, corpus_stats
 from tertulia.judge.config import RankConfig
 from tertulia.judge.rank import run_rank
-from tertulia.judge.report import save_judged
+from tertulia.judge.report import identify, save_judged
 from tertulia.judge.runs import JudgedRun, describe_data
 from tertulia.metrics.diversity import distinct
 from tertulia.talk.bot import Bot
@@ -95,7 +95,8 @@ def run_demo(config: DemoConfig, progress: Progress | None = None) -> DemoOutcom
     bots = (f"tfidf:{config.out / 'tfidf'}", "generic")
     ranking = run_rank(RankConfig(bots=bots, seed=config.seed), progress)
     progress.step("Reporting the ranking")
-    save_judged(ranking, config.out / "ranking", data=describe_data("sample", "valid"))
+    ranking = identify(ranking, data=describe_data("sample", "valid"))
+    save_judged(ranking, config.out / "ranking")
     retrieval = make_bot(bots[0])
     partner, reason = _language_model(progress)
     conversations = _converse(retrieval, partner, config, progress)

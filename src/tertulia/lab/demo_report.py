@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from tertulia.judge.html import HtmlSection, code, conversation, figure, paragraph, table, write_html
+from tertulia.judge.document import short
+from tertulia.judge.html import HtmlSection, code, conversation, figure, paragraph, saved_table, write_html
+from tertulia.judge.report_identity import identity_facts
 from tertulia.lab.demo import DemoOutcome
 from tertulia.metrics.plots import estimate_plot, funnel_plot
 
@@ -13,6 +15,7 @@ def write_demo_report(outcome: DemoOutcome, path: Path) -> None:
         path,
         title="A tertulia on the sample corpus",
         lead="Mining, indexing, ranking and self-play on the bundled corpus, from start to end.",
+        identity=identity_facts(outcome.ranking),
         sections=(_corpus(outcome), _mining(outcome), _ranking(outcome), _talking(outcome), _next(outcome)),
     )
 
@@ -22,7 +25,8 @@ def _corpus(outcome: DemoOutcome) -> HtmlSection:
     rows = [("dialogues", s.dialogues), ("turns", s.turns), ("words", s.words), ("different words", s.different_words)]
     rows += [("personas", s.personas)]
     means = [("turns per dialogue", f"{s.turns_per_dialogue:.1f}"), ("words per turn", f"{s.words_per_turn:.1f}")]
-    return HtmlSection("Corpus", (table(("persona dialogues of the sample", "count"), [*rows, *means]),))
+    head = ("persona dialogues of the sample", "count")
+    return HtmlSection("Corpus", (saved_table(head, [*rows, *means], "Corpus"),))
 
 
 def _mining(outcome: DemoOutcome) -> HtmlSection:
@@ -35,7 +39,11 @@ def _mining(outcome: DemoOutcome) -> HtmlSection:
         (
             paragraph("Meena's filters on the sample's forum: removing a message also removes its replies."),
             figure(funnel_plot(funnel.steps()), caption),
-            table(("removed because of", "messages"), [(reason, n) for reason, n in funnel.removed.items() if n]),
+            saved_table(
+                ("removed because of", "messages"),
+                [(reason, n) for reason, n in funnel.removed.items() if n],
+                "Removed messages",
+            ),
             paragraph(
                 f"Length is counted in subwords of a BPE vocabulary of {outcome.mined.subwords}, learned here.",
                 quiet=True,
@@ -48,7 +56,10 @@ def _ranking(outcome: DemoOutcome) -> HtmlSection:
     run = outcome.ranking
     figures, metrics, setting = run.estimates(), run.metric_names(), run.settings[0]
     names = [subject.name for subject in run.subjects]
-    rows = [(name, *(figures[name, setting, metric] for metric in metrics)) for name in names]
+    rows = [
+        (name, *(short(figures[name, setting, metric]) for metric in metrics), figures[name, setting, metrics[0]].n)
+        for name in names
+    ]
     first = {name: figures[name, setting, "hits@1"] for name in names}
     k, chance = run.config["candidates"], float(run.details["chance"])
     plot = estimate_plot(first, title=f"hits@1 of {k}, with 95 % interval", rule=chance, rule_name="chance")
@@ -59,9 +70,13 @@ def _ranking(outcome: DemoOutcome) -> HtmlSection:
                 f"Each held-out reply (split {run.config['split']!r}) has a random position among {k - 1} distractors. "
                 f"Chance picks it {chance:.0%} of the time; ties are broken at random."
             ),
-            figure(plot, "; ".join(f"{name} {estimate}" for name, estimate in first.items())),
-            table(("bot", *metrics), rows),
-            paragraph(f"Intervals: 95 %, bootstrap over dialogues. Seed {run.seed}; persona: {setting}.", quiet=True),
+            figure(plot, "; ".join(f"{name} {short(estimate)}" for name, estimate in first.items())),
+            saved_table(("bot", *metrics, "n"), rows, "Ranking"),
+            paragraph(
+                f"Intervals: 95 %, bootstrap over dialogues. Seed {run.seed}; persona: {setting}. The complete"
+                " report is in ranking/report.html: every figure leads to the replies behind it.",
+                quiet=True,
+            ),
         ),
     )
 
@@ -73,7 +88,8 @@ def _talking(outcome: DemoOutcome) -> HtmlSection:
     for dialogue in outcome.conversations:
         personas = (f"{speaker} is {p.name}: {' '.join(p.sentences)}" for speaker, p in dialogue.personas.items())
         parts += [paragraph("; ".join(personas), quiet=True), conversation(dialogue)]
-    parts.append(table(("bot", "distinct-2 of its turns"), list(outcome.distinct.items())))
+    rows = [(name, short(estimate), estimate.n) for name, estimate in outcome.distinct.items()]
+    parts.append(saved_table(("bot", "distinct-2 of its turns", "bigrams"), rows, "Distinct bigrams"))
     return HtmlSection("Two bots talking", tuple(parts))
 
 

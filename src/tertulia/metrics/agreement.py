@@ -30,7 +30,7 @@ from tertulia.metrics.intervals import (
     Floats,
     cluster_codes,
     cluster_weights,
-    percentile_interval,
+    draws_interval,
 )
 
 Distance = Literal["nominal", "ordinal", "interval"]
@@ -90,8 +90,8 @@ def percent_agreement(
         return Estimate(math.nan, n=0, level=level)
     value = float(share(np.ones((1, len(sums))))[0])
     draws = [share(weights) for weights in cluster_weights(len(sums), resamples=resamples, seed=seed)]
-    low, high = percentile_interval(np.concatenate(draws or [np.empty(0)]), level)
-    return Estimate(value, low, high, n=len(data.units), level=level)
+    ends = draws_interval(value, np.concatenate(draws or [np.empty(0)]), len(sums), bounds=(0, 1), level=level)
+    return Estimate(value, *ends, n=len(data.units), level=level)
 
 
 def majority_votes(ratings: Sequence[UnitRating]) -> dict[str, Hashable | None]:
@@ -144,8 +144,10 @@ def krippendorff_alpha(
     value = float(alpha(data, distance, cluster_of, np.ones((1, count)))[0])
     blocks = cluster_weights(count, resamples=resamples, seed=seed, width=len(data.value))
     draws = [alpha(data, distance, cluster_of, weights) for weights in blocks]
-    low, high = percentile_interval(np.concatenate(draws or [np.empty(0)]), level)
-    return Estimate(value, low, high, n=len(data.units), level=level)
+    # Agreement that was perfect so far may yet be that of chance in as many units as Wilson's interval allows.
+    bounds = (0.0, 1.0) if value > 1 - 1e-12 else None
+    ends = draws_interval(value, np.concatenate(draws or [np.empty(0)]), count, bounds=bounds, level=level)
+    return Estimate(value, *ends, n=len(data.units), level=level)
 
 
 def _pairable(ratings: Sequence[UnitRating]) -> _Pairable:

@@ -104,6 +104,7 @@ def _metric(name: str, order: int) -> Metric | None:
         "mean",
         f"BLEU of single replies with n-grams of up to {order} tokens, smoothed",
         "Papineni et al. 2002; Chen and Cherry 2014",
+        bounded=True,
         compute=partial(bleu_of_replies, order=order),
     )
 

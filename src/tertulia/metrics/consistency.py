@@ -85,6 +85,7 @@ def _metric(unit: Literal["conversation", "reply"], source: Source, relation: Re
         f"share of {plural} {_VERBS[relation]} {_OF[source]}",
         PAPER,
         {"contradiction": False, "neutral": None, "entailment": None}[relation],
+        bounded=True,
         compute=partial(compute, source=source, relation=relation),
         needs=("entailment",),
     )

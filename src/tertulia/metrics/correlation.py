@@ -35,7 +35,7 @@ from tertulia.metrics.intervals import (
     Floats,
     cluster_codes,
     cluster_weights,
-    percentile_interval,
+    draws_interval,
 )
 
 CorrelationKind = Literal["pearson", "spearman", "kendall"]
@@ -120,7 +120,13 @@ def correlations(
     draws = {} if fisher else _draws(a, b, kinds, codes, resamples=resamples, seed=seed)
     for kind in kinds:
         value = values[kind]
-        ends = fisher_interval(value, n, kind, level=level) if fisher else percentile_interval(draws[kind], level)
+        ends = (
+            fisher_interval(value, n, kind, level=level)
+            if fisher
+            else draws_interval(value, draws[kind], len(labels), level=level)
+        )
+        if math.isnan(ends[0]):  # a perfect correlation in every draw
+            ends = fisher_interval(value, len(labels), kind, level=level)
         p = p_value(a, b, kind) if independent else _clustered_p(draws[kind])
         results[kind] = Correlation(kind, Estimate(value, *ends, n=n, level=level), p)
     return results
@@ -163,7 +169,10 @@ def rater_ceiling(
     value = float(mean(np.ones((1, n)))[0])
     blocks = cluster_weights(len(labels), resamples=resamples, seed=seed, width=n)
     draws = [mean(weights[:, codes]) for weights in blocks]
-    return Estimate(value, *percentile_interval(np.concatenate(draws or [np.empty(0)]), level), n=n, level=level)
+    ends = draws_interval(value, np.concatenate(draws or [np.empty(0)]), len(labels), level=level)
+    if draws and math.isnan(ends[0]):  # a perfect correlation in every draw
+        ends = fisher_interval(value, len(labels), kind, level=level)
+    return Estimate(value, *ends, n=n, level=level)
 
 
 def _held_out(table: Floats, column: int) -> tuple[Codes, Floats, Floats]:

@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
+Bounds = tuple[float, float]
+"""The ends of a scale."""
 LEVEL, RESAMPLES = 0.95, 2000
 DRAWS_AT_ONCE = 2_000_000
 """Cluster counts held in memory at once, so that memory stays flat however many clusters there are."""
@@ -118,6 +120,35 @@ def percentile_interval(sampled: Floats, level: float = LEVEL) -> tuple[float, f
     return float(low), float(high)
 
 
+def draws_interval(
+    value: float,
+    sampled: Floats,
+    clusters: int,
+    *,
+    bounds: Bounds | None = None,
+    level: float = LEVEL,
+) -> tuple[float, float]:
+    """The percentile interval of bootstrap draws of a figure; where all draws are alike, they know nothing about it.
+
+    Then the figure, such as a share of 0 or 1, is the same in every cluster that was seen, and others may differ: at
+    most the share of them that Wilson's interval allows for none of so many clusters, and each by no more than the ends
+    of the scale. At an end this is Wilson's interval. Without `bounds`, the ends of the scale, there is no interval.
+
+    >>> [round(end, 3) for end in draws_interval(0.0, np.zeros(9), 5, bounds=(0, 1))]
+    [0.0, 0.434]
+    >>> draws_interval(7.0, np.full(9, 7.0), 5)
+    (nan, nan)
+    """
+    low, high = percentile_interval(sampled, level)
+    if math.isnan(low) or high - low > 1e-12 * max(1.0, abs(value)):
+        return low, high
+    if bounds is None:
+        return math.nan, math.nan
+    value = min(max(value, bounds[0]), bounds[1])
+    unseen = wilson_interval(0.0, clusters, level=level)[1]
+    return value - unseen * (value - bounds[0]), value + unseen * (bounds[1] - value)
+
+
 def cluster_weights(count: int, *, resamples: int = RESAMPLES, seed: int = 0, width: int = 0) -> Iterator[Floats]:
     """How often each of `count` clusters is drawn, in blocks (resamples of the block, clusters).
 
@@ -179,6 +210,11 @@ class QuotientDraws:
                 sampled[start : start + len(times)] = times @ flat
             start += len(times)
         return self._sums.sum(axis=0), sampled.reshape(resamples, width, 2)
+
+    @property
+    def clusters(self) -> int:
+        """Of the part that has the fewest."""
+        return int((self._sums[..., 1] != 0).sum(axis=0).min())
 
     def p_value(self) -> float:
         """Of no difference between the quotients of two parts: a t test on what each cluster adds to it (linearised).

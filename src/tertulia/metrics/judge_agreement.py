@@ -16,7 +16,7 @@ from tertulia.metrics.intervals import (
     Floats,
     cluster_codes,
     cluster_weights,
-    percentile_interval,
+    draws_interval,
 )
 
 
@@ -70,5 +70,7 @@ def _bootstrapped(
     np.add.at(sums, codes, table)
     value = float(figure(table.sum(axis=0)[None])[0])
     draws = [figure(w @ sums) for w in cluster_weights(len(names), resamples=resamples, seed=seed)]
-    low, high = percentile_interval(np.concatenate(draws or [np.empty(0)]), level)
-    return Estimate(value, low, high, n=len(table), level=level)
+    # Agreement that was perfect so far may yet be that of chance in as many units as Wilson's interval allows.
+    bounds = (0.0, 1.0) if value > 1 - 1e-12 else None
+    ends = draws_interval(value, np.concatenate(draws or [np.empty(0)]), len(names), bounds=bounds, level=level)
+    return Estimate(value, *ends, n=len(table), level=level)

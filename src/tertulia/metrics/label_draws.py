@@ -45,6 +45,11 @@ class LabelDraws:
             for rows, codes in zip(self._rows, self._codes, strict=True)
         ]
 
+    @property
+    def clusters(self) -> int:
+        """Of the part that has the fewest."""
+        return min(len(np.unique(codes)) for codes in self._codes)
+
     def intervals(self, *, level: float, resamples: int, seed: int) -> list[tuple[float, float, float]]:
         """The figure of each part with the ends of its percentile interval, which does not collapse at 0 and 1."""
         values, sampled = self.figures(resamples, seed)
@@ -56,6 +61,8 @@ class LabelDraws:
                 low, high = min(low, ends[0]), max(high, ends[1])
             elif value in (0.0, 1.0):
                 low, high = self._edge(part, value, level)
+            elif low == high:  # a score that is the same for all responses: .5 by definition, whatever the responses
+                low, high = math.nan, math.nan
             figures.append((value, low, high))
         return figures
 

@@ -101,6 +101,7 @@ ROUGE_L = Metric(
     "mean",
     "F1 of the longest common subsequence of words of a reply and its reference",
     "Lin 2004",
+    bounded=True,
     compute=rouge_l_of_replies,
 )
 F1 = Metric(
@@ -109,5 +110,6 @@ F1 = Metric(
     "mean",
     "overlap of the words of a reply and its reference",
     "Zhang et al. 2018; Rajpurkar et al. 2016",
+    bounded=True,
     compute=f1_of_replies,
 )

@@ -1,4 +1,9 @@
-"""Plots as SVG text, drawn by Vega-Altair and rendered without a browser or a network."""
+"""Plots as SVG text, drawn by Vega-Altair and rendered without a browser or a network.
+
+They are drawn `WIDTH` wide; a page may stretch them to its own width. They are on white; a page that is dark hides that
+background and replaces the colours below wherever they occur. Texts within coloured cells are black or white, and stay
+so.
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,6 +23,12 @@ else:
 INK = "#3b3a36"
 ACCENT = "#b4532a"
 QUIET = "#c9c2b4"
+WIDTH = 640
+"""Of the plot itself, in pixels; names of rows stand beside it."""
+FONT = 11
+"""Size of the texts, in pixels."""
+STEP = 26
+"""Height of a row, in pixels."""
 
 
 def funnel_plot(steps: list[tuple[str, int]]) -> str:
@@ -66,17 +77,17 @@ def reference_plot(figures: dict[str, Estimate], references: dict[str, float], *
     if lines:
         published = _chart(lines)
         layers = layers + published.mark_rule(color=INK, strokeDash=[4, 4], opacity=0.6).encode(y="reference:Q")
-        layers = layers + published.mark_text(align="left", dx=4, baseline="bottom", color=INK, fontSize=10).encode(
-            x=alt.value(520), y="reference:Q", text="label:N"
+        layers = layers + published.mark_text(align="left", dx=4, baseline="bottom", color=INK, fontSize=FONT).encode(
+            x=alt.value(WIDTH), y="reference:Q", text="label:N"
         )
-    return _render(layers.properties(width=520, height=320))
+    return _render(layers.properties(width=WIDTH, height=320))
 
 
 def panel_plot(panels: dict[str, dict[str, Estimate]], *, title: str) -> str:
     """A panel per question, one below the other, with scales of their own: a point with its interval per subject."""
     charts = [_panel(name, figures) for name, figures in panels.items()]
     return _render(
-        alt.vconcat(*charts, spacing=6).properties(title=alt.TitleParams(title, fontSize=11, anchor="start"))
+        alt.vconcat(*charts, spacing=6).properties(title=alt.TitleParams(title, fontSize=FONT, anchor="start"))
     )
 
 
@@ -87,8 +98,8 @@ def _panel(panel: str, figures: dict[str, Estimate]) -> "alt.LayerChart | alt.Fa
     scale = alt.Scale(zero=False)
     spans = base.mark_rule(color=QUIET, strokeWidth=4).encode(x=alt.X("low:Q", title=None, scale=scale), x2="high:Q")
     points = base.mark_point(color=ACCENT, filled=True, size=60).encode(x=alt.X("value:Q", title=None, scale=scale))
-    heading = alt.TitleParams(panel, anchor="start", fontSize=11, fontWeight="normal")
-    return alt.layer(spans, points).properties(width=520, height=20 * len(figures), title=heading)
+    heading = alt.TitleParams(panel, anchor="start", fontSize=FONT, fontWeight="normal")
+    return alt.layer(spans, points).properties(width=WIDTH, height=STEP * len(figures), title=heading)
 
 
 OUTCOME_COLOURS = {"win": ACCENT, "tie": QUIET, "loss": "#5d7f8c"}
@@ -116,7 +127,7 @@ def outcome_plot(outcomes: dict[str, tuple[Estimate, Estimate, Estimate]]) -> st
     )
     wins = _chart([{"pair": pair} | win.as_json() for pair, (win, _, _) in outcomes.items() if win.n])
     spans = wins.mark_rule(color=INK, strokeWidth=2).encode(y=y, x="low:Q", x2="high:Q")
-    return _render(alt.layer(bars, spans).properties(width=520))
+    return _render(alt.layer(bars, spans).properties(width=WIDTH))
 
 
 def turns_plot(by_turns: dict[int, int]) -> str:
@@ -136,7 +147,7 @@ def curve_plot(curves: dict[str, list[tuple[float, float]]], *, x: str, log_x: b
         _chart([{"x": position, "y": value} for position, value in points])
         .mark_line(color=ACCENT, point=alt.OverlayMarkDef(color=ACCENT, size=25) if len(points) < 60 else False)
         .encode(x=alt.X("x:Q", title=x, scale=scale), y=alt.Y("y:Q", title=name, scale=alt.Scale(zero=False)))
-        .properties(width=520, height=200)
+        .properties(width=WIDTH, height=200)
         for name, points in curves.items()
     ]
     return _render(alt.vconcat(*charts))
@@ -175,7 +186,7 @@ def heat_map(cells: dict[tuple[str, str], float], *, title: str) -> str:
     boxes = base.mark_rect().encode(color=alt.Color("value:Q", scale=colours, title=title))
     texts = base.mark_text(fontSize=11).encode(
         text=alt.Text("value:Q", format=".2f"),
-        color=alt.condition("abs(datum.value) > 0.6", alt.value("white"), alt.value(INK)),
+        color=alt.condition("abs(datum.value) > 0.6", alt.value("white"), alt.value("black")),
     )
     width, height = (max(120, size * len(side)) for size, side in ((56, names[1]), (22, names[0])))
     return _render(alt.layer(boxes, texts).properties(width=width, height=height))
@@ -241,14 +252,14 @@ def regression_plot(
     layers = layers + drawn.mark_line(color=INK, strokeDash=[5, 4]).encode(x=across, y=up)
     dots = base.encode(x=across, y=up)
     layers = layers + dots.mark_point(color=ACCENT, filled=True, size=70)
-    layers = layers + dots.mark_text(align="left", dx=7, dy=-7, color=INK, fontSize=10).encode(text="name:N")
+    layers = layers + dots.mark_text(align="left", dx=7, dy=-7, color=INK, fontSize=FONT).encode(text="name:N")
     if references:
         published = _chart([{"name": name, "x": a, "y": b} for name, (a, b) in references.items()]).encode(
             x=across, y=up
         )
         layers = layers + published.mark_point(color=INK, shape="diamond", size=70)
-        layers = layers + published.mark_text(align="left", dx=7, dy=10, color=INK, fontSize=10).encode(text="name:N")
-    return _render(layers.properties(width=520, height=380))
+        layers = layers + published.mark_text(align="left", dx=7, dy=10, color=INK, fontSize=FONT).encode(text="name:N")
+    return _render(layers.properties(width=WIDTH, height=380))
 
 
 def _chart(rows: list[dict[str, Any]]) -> "alt.Chart":
@@ -256,9 +267,16 @@ def _chart(rows: list[dict[str, Any]]) -> "alt.Chart":
 
 
 def _svg(chart: "alt.LayerChart") -> str:
-    return _render(chart.properties(width=520))
+    return _render(chart.properties(width=WIDTH))
 
 
 def _render(chart: "alt.LayerChart | alt.FacetChart | alt.VConcatChart") -> str:
-    chart = chart.configure_view(stroke=None).configure(font="DejaVu Sans, system-ui, sans-serif", padding=12)
+    chart = chart.configure(
+        font="DejaVu Sans, system-ui, sans-serif",
+        padding=8,
+        view=alt.ViewConfig(stroke=None, discreteHeight={"step": STEP}),
+        axis=alt.AxisConfig(labelFontSize=FONT, titleFontSize=FONT, titleFontWeight="normal", titlePadding=8),
+        legend=alt.LegendConfig(labelFontSize=FONT, titleFontSize=FONT),
+        text=alt.MarkConfig(fontSize=FONT),
+    )
     return str(vl_convert.vegalite_to_svg(chart.to_json(), vl_version="5.20"))

@@ -39,7 +39,6 @@ from tertulia.metrics.intervals import (
     cluster_weights,
     crossed_variance,
     percentile_interval,
-    wilson_interval,
 )
 from tertulia.metrics.significance import bootstrap_means, crossed_means
 
@@ -241,17 +240,8 @@ def _shares(
         figures = crossed_means(shares, items, raters, bounds=(0, 1), level=level)
         return figures + crossed_means(margin, items, raters, bounds=(-1, 1), level=level)
     clusters = items if cluster == "item" else raters
-    figures = bootstrap_means(np.hstack([shares, margin]), clusters, level=level, resamples=resamples, seed=seed)
-    return [_not_collapsed(figure, low, len(set(clusters))) for figure, low in zip(figures, (0, 0, 0, -1), strict=True)]
-
-
-def _not_collapsed(figure: Estimate, low: int, clusters: int) -> Estimate:
-    """At the ends of the scale from low to 1, Wilson's interval for the number of clusters."""
-    if figure.n == 0 or low < figure.value < 1:
-        return figure
-    span = 1 - low
-    ends = wilson_interval((figure.value - low) / span, clusters, level=figure.level)
-    return Estimate(figure.value, low + span * ends[0], low + span * ends[1], n=figure.n, level=figure.level)
+    columns, scales = np.hstack([shares, margin]), [(0.0, 1.0)] * 3 + [(-1.0, 1.0)]
+    return bootstrap_means(columns, clusters, bounds=scales, level=level, resamples=resamples, seed=seed)
 
 
 def _tabulate(votes: Sequence[PairwiseVote]) -> _VoteTable:

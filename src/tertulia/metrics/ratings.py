@@ -22,7 +22,7 @@ import numpy as np
 import scipy
 
 from tertulia.core.estimate import Estimate
-from tertulia.metrics.intervals import LEVEL, cluster_codes, crossed_variance, t_interval
+from tertulia.metrics.intervals import LEVEL, Bounds, cluster_codes, crossed_variance, draws_interval, t_interval
 from tertulia.metrics.significance import crossed_means
 
 MIN_RATINGS = 10
@@ -165,12 +165,16 @@ def compare_subjects(
     ratings: Sequence[SubjectRating],
     *,
     pairs: Sequence[tuple[str, str]] | None = None,
+    bounds: Bounds | None = None,
     level: float = LEVEL,
 ) -> list[RatingComparison]:
-    """Differences of mean ratings, of all pairs of subjects or of those named, with Holm's correction."""
+    """Differences of mean ratings, of all pairs of subjects or of those named, with Holm's correction.
+
+    `bounds` are the ends of the scale. Without them, two subjects whose ratings are all the same have no interval.
+    """
     by_subject = _by_subject(ratings)
     pairs = list(itertools.combinations(by_subject, 2)) if pairs is None else pairs
-    tests = [_difference(by_subject.get(a, []), by_subject.get(b, []), level) for a, b in pairs]
+    tests = [_difference(by_subject.get(a, []), by_subject.get(b, []), bounds, level) for a, b in pairs]
     adjusted = holm([p for _, p in tests])
     return [
         RatingComparison(a, b, estimate, p, adjusted_p)
@@ -201,7 +205,7 @@ def _by_subject(ratings: Sequence[SubjectRating]) -> dict[str, list[SubjectRatin
 
 
 def _difference(
-    first: Sequence[SubjectRating], second: Sequence[SubjectRating], level: float
+    first: Sequence[SubjectRating], second: Sequence[SubjectRating], bounds: Bounds | None, level: float
 ) -> tuple[Estimate, float]:
     """The difference of two means with its two-way interval, and the p-value of no difference."""
     if not first or not second:
@@ -221,6 +225,11 @@ def _difference(
             break
     if math.isnan(variance):
         return Estimate(value, n=len(rows), level=level), math.nan
-    estimate = Estimate(value, *t_interval(value, variance, degrees, level=level), n=len(rows), level=level)
-    p_value = 2 * scipy.special.stdtr(degrees, -abs(value) / math.sqrt(variance)) if variance else 1.0
-    return estimate, float(p_value)
+    if variance == 0:  # all ratings are the same
+        span = (bounds[0] - bounds[1], bounds[1] - bounds[0]) if bounds else None
+        count = min(len({row.conversation for row in side}) for side in (first, second))
+        ends = draws_interval(value, np.array([value]), count, bounds=span, level=level)
+        return Estimate(value, *ends, n=len(rows), level=level), 1.0
+    ends = t_interval(value, variance, degrees, level=level)
+    p_value = 2 * scipy.special.stdtr(degrees, -abs(value) / math.sqrt(variance))
+    return Estimate(value, *ends, n=len(rows), level=level), float(p_value)

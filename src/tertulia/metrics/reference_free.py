@@ -176,6 +176,7 @@ IDF = Metric(
     "mean",
     "how rare the words of a reply are, from 0 to 1",
     "See et al. 2019",
+    bounded=True,
     compute=idf_specificity,
     needs=("idf",),
 )
@@ -196,6 +197,7 @@ CONTRADICTS = Metric(
     "highest probability that a persona sentence contradicts the reply",
     "Welleck et al. 2019",
     higher_is_better=False,
+    bounded=True,
     compute=partial(persona_relation, relation="contradiction"),
     needs=("entailment",),
 )
@@ -205,6 +207,7 @@ ENTAILED = Metric(
     "mean",
     "highest probability that a persona sentence entails the reply",
     "Welleck et al. 2019; Madotto et al. 2019",
+    bounded=True,
     compute=partial(persona_relation, relation="entailment"),
     needs=("entailment",),
 )

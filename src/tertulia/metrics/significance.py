@@ -1,10 +1,10 @@
 """From values to figures: the only place that reduces the values of scores and gives them intervals.
 
 Intervals are percentile bootstrap intervals (Efron 1979) over clusters: whole dialogues are drawn, since replies of one
-dialogue are not independent and drawing them one by one would make the interval too narrow. A share of none or all of
-the cases is the same in every draw: its interval is Wilson's (1927), with as many cases as clusters. Every figure is a
-sum over a sum (for a mean, the denominators are ones), so one set of draws serves any number of columns; drawing is
-what costs.
+dialogue are not independent and drawing them one by one would make the interval too narrow. A figure that is the same
+in every draw, such as a share of none or all of the cases, has an interval all the same (`intervals.draws_interval`:
+Wilson's, with as many cases as clusters), or none if its scale has no ends. Every figure is a sum over a sum (for a
+mean, the denominators are ones), so one set of draws serves any number of columns; drawing is what costs.
 
 Two scores are compared paired, on the units they share: what is easy for one subject is mostly easy for the other, so
 the difference is more certain than the two figures are.
@@ -31,12 +31,13 @@ from tertulia.core.score import Score
 from tertulia.metrics.intervals import (
     LEVEL,
     RESAMPLES,
+    Bounds,
     Codes,
     Floats,
     QuotientDraws,
     cluster_codes,
     crossed_variance,
-    percentile_interval,
+    draws_interval,
     pigeonhole_means,
     share_interval,
     t_interval,
@@ -96,12 +97,20 @@ def estimates(
     scores: Sequence[Score],
     metrics: Mapping[str, MetricInfo],
     *,
+    scales: Mapping[str, Bounds] | None = None,
     level: float = LEVEL,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> list[Estimate]:
-    """The figures of several scores. Those with the same clusters share their draws; each is the same as alone."""
-    parts = [_Part(s.clusters, _columns(s, metrics[s.metric]), metrics[s.metric]) for s in scores]
+    """The figures of several scores. Those with the same clusters share their draws; each is the same as alone.
+
+    `scales` has the ends of rating scales by setting.
+    """
+    parts = []
+    for score in scores:
+        info = metrics[score.metric]
+        bounds = _bounds(info) or (scales or {}).get(score.setting)
+        parts.append(_Part(score.clusters, _columns(score, info), info, bounds))
     return _reduce(parts, level=level, resamples=resamples, seed=seed)
 
 
@@ -130,7 +139,7 @@ def by_group(
         for name in names:
             if (mask := group_of == name).any():
                 keys.append((i, name))
-                parts.append(_Part(score.clusters, column * mask[:, None], info))
+                parts.append(_Part(score.clusters, column * mask[:, None], info, _bounds(info)))
     figures: list[dict[str, Estimate]] = [{} for _ in scores]
     for (i, name), figure in zip(keys, _reduce(parts, level=level, resamples=resamples, seed=seed), strict=True):
         figures[i][name] = figure
@@ -230,6 +239,7 @@ def bootstrap_mean(
     values: Floats,
     clusters: Sequence[Hashable] | None = None,
     *,
+    bounds: Bounds | None = None,
     level: float = LEVEL,
     resamples: int = RESAMPLES,
     seed: int = 0,
@@ -240,18 +250,21 @@ def bootstrap_mean(
     0
     """
     column = np.asarray(values, dtype=np.float64)[:, None]
-    return bootstrap_means(column, clusters, level=level, resamples=resamples, seed=seed)[0]
+    return bootstrap_means(column, clusters, bounds=[bounds], level=level, resamples=resamples, seed=seed)[0]
 
 
 def bootstrap_means(
     columns: Floats,
     clusters: Sequence[Hashable] | None = None,
     *,
+    bounds: Sequence[Bounds | None] = (),
     level: float = LEVEL,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> list[Estimate]:
     """The mean of each column of an array (values, columns) with its interval, all from the same draws.
+
+    `bounds` has the ends of the scale of each column, where they are known.
 
     >>> [e.value for e in bootstrap_means(np.array([[1.0, 0.0], [0.0, 0.5]]))]
     [0.5, 0.25]
@@ -260,7 +273,11 @@ def bootstrap_means(
     if len(names) != len(columns):
         raise ValueError(f"{len(names)} clusters and {len(columns)} values differ in length")
     info = MetricInfo("mean", "reply")
-    parts = [_Part(names, np.stack([column, np.ones(len(column))], axis=1), info) for column in columns.T]
+    scales = bounds or [None] * columns.shape[1]
+    parts = [
+        _Part(names, np.stack([column, np.ones(len(column))], axis=1), info, scale)
+        for column, scale in zip(columns.T, scales, strict=True)
+    ]
     return _reduce(parts, level=level, resamples=resamples, seed=seed)
 
 
@@ -269,7 +286,7 @@ def crossed_means(
     conversations: Sequence[Hashable],
     raters: Sequence[Hashable],
     *,
-    bounds: tuple[float, float] | None = None,
+    bounds: Bounds | None = None,
     method: Literal["robust", "pigeonhole"] = "robust",
     level: float = LEVEL,
     resamples: int = RESAMPLES,
@@ -291,7 +308,9 @@ def crossed_means(
         rows = ~np.isnan(column)
         values, both = column[rows], [cluster_codes(code[rows].tolist())[0] for code in codes]
         if method == "pigeonhole" and len(values):
-            low, high = percentile_interval(pigeonhole_means(values, *both, resamples=resamples, seed=seed), level)
+            drawn = pigeonhole_means(values, *both, resamples=resamples, seed=seed)
+            count = int(both[0].max()) + 1
+            low, high = draws_interval(float(values.mean()), drawn, count, bounds=bounds, level=level)
             figures.append(Estimate(float(values.mean()), low, high, n=len(values), level=level))
         else:
             figures.append(_robust_mean(values, both, bounds, level))
@@ -303,7 +322,7 @@ def crossed_estimate(
     metric: MetricInfo,
     raters: Mapping[str, Hashable],
     *,
-    bounds: tuple[float, float] | None = None,
+    bounds: Bounds | None = None,
     level: float = LEVEL,
 ) -> Estimate:
     """The figure of a score whose units are ratings, given their raters by unit; its clusters are the conversations.
@@ -318,9 +337,7 @@ def crossed_estimate(
     return crossed_means(values, score.clusters, [raters[unit] for unit in score.units], bounds=bounds, level=level)[0]
 
 
-def _robust_mean(
-    values: Floats, clusterings: Sequence[Codes], bounds: tuple[float, float] | None, level: float
-) -> Estimate:
+def _robust_mean(values: Floats, clusterings: Sequence[Codes], bounds: Bounds | None, level: float) -> Estimate:
     n = len(values)
     if n == 0:
         return Estimate(math.nan, n=0, level=level)
@@ -346,6 +363,8 @@ class _Part(NamedTuple):
     clusters: Sequence[str]
     rows: Floats
     metric: MetricInfo
+    bounds: Bounds | None = None
+    """The ends of the scale, where they are known."""
 
 
 def _reduce(parts: Sequence[_Part], *, level: float, resamples: int, seed: int) -> list[Estimate]:
@@ -429,10 +448,18 @@ def _estimate(total: Floats, sampled: Floats, part: _Part, level: float) -> Esti
     value = float(_figure(total, metric))
     if n == 0 or metric.reduction == "pooled":
         return Estimate(value, n=n, level=level)
-    if metric.bounded and value in (0.0, 1.0):  # all draws are alike, which is no certainty: as many cases as clusters
-        clusters = {cluster for cluster, row in zip(part.clusters, part.rows, strict=True) if row[1]}
-        return Estimate(value, *wilson_interval(value, len(clusters), level=level), n=n, level=level)
-    return Estimate(value, *percentile_interval(_figure(sampled, metric), level), n=n, level=level)
+    ends = draws_interval(value, _figure(sampled, metric), _clusters(part), bounds=part.bounds, level=level)
+    return Estimate(value, *ends, n=n, level=level)
+
+
+def _clusters(part: _Part) -> int:
+    """How many clusters have a unit that counts."""
+    return len({cluster for cluster, row in zip(part.clusters, part.rows, strict=True) if row[1]})
+
+
+def _bounds(metric: MetricInfo) -> Bounds | None:
+    """The ends of the scale of a metric's figures, if it has any."""
+    return (0.0, 1.0) if metric.bounded or metric.reduction in ("share", "f1", *SET_REDUCTIONS) else None
 
 
 def _draws_of_two(
@@ -473,7 +500,10 @@ def _contrast(
         totals, sums = draws.sums(resamples, seed)
         figures = _figure(totals[None], metric), _figure(sums, metric)
     (value,), values = (_compared(one, ratio=ratio) for one in figures)
-    return Estimate(float(value), *percentile_interval(values, level), n=n, level=level)
+    scale = None if ratio else _bounds(metric)
+    bounds = (scale[0] - scale[1], scale[1] - scale[0]) if scale else None
+    ends = draws_interval(float(value), values, draws.clusters, bounds=bounds, level=level)
+    return Estimate(float(value), *ends, n=n, level=level)
 
 
 def _compared(figures: Floats, *, ratio: bool) -> Floats:

@@ -179,7 +179,9 @@ def comparisons(labels: LabelSet) -> dict[str, list[RatingComparison]]:
         rated = {rating.subject for rating in ratings}
         pairs = list(combinations([bot for bot in labels.bots if bot in rated], 2))
         if pairs:
-            results[name] = compare_subjects(ratings, pairs=pairs)
+            results[name] = compare_subjects(
+                ratings, pairs=pairs, bounds=(0, 1) if name == "ssa" else labels.bounds(name)
+            )
     return results
 
 

@@ -8,7 +8,7 @@ here: pass what `StudyStore.rows` yields.
 
 import json
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
@@ -22,6 +22,7 @@ from tertulia.study.assignment import chosen_index
 from tertulia.study.config import StudyConfig
 from tertulia.study.export import (
     BOT,
+    REPLIES,
     TURN,
     ExportedLabel,
     LabelledTurn,
@@ -72,6 +73,8 @@ class LabelSet:
     labels: int = 0
     missing: int = 0
     """Optional questions left open are not counted; answers that are no numbers where numbers are wanted are."""
+    checkpoints: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By bot, the digests of the weights or the index that its replies came from, as far as they are recorded."""
 
     def subject_ratings(self, question: str) -> list[SubjectRating]:
         """The ratings of one question; of SSA for the question "ssa".
@@ -121,6 +124,7 @@ def read_labels(
     answers: defaultdict[tuple[str, str], dict[str, Json]] = defaultdict(dict)
     rated: dict[tuple[str, str], Rated] = {}
     bots: dict[str, None] = dict.fromkeys(bot.name for bot in config.bots)
+    checkpoints: defaultdict[str, dict[str, None]] = defaultdict(dict)
     count = missing = 0
     for row in rows:
         question = config.question(row.question)
@@ -133,6 +137,8 @@ def read_labels(
         bots |= dict.fromkeys(row.bots)
         item, unit = f"{row.unit}/{row.target}", f"{row.assignment}/{row.target}"
         payload = (payloads or {}).get(row.unit, {})
+        for bot, digest in _checkpoints(row, payload):
+            checkpoints[bot][digest] = None
         clusters[item] = cluster = cluster_of(row, payload)
         contents[unit] = _content(row, payload, chats or {})
         if question.kind == "side" and len(row.bots) == 2:
@@ -177,6 +183,7 @@ def read_labels(
         dict(texts),
         count,
         missing,
+        {bot: tuple(digests) for bot, digests in checkpoints.items()},
     )
 
 
@@ -227,6 +234,15 @@ def _chat_content(row: ExportedLabel, sides: Sequence[Sequence[LabelledTurn]]) -
 
 def _transcript(turns: Sequence[LabelledTurn]) -> dict[str, Json]:
     return {"turns": [{"speaker": turn.speaker, "text": turn.text} for turn in turns], "judged": BOT}
+
+
+def _checkpoints(row: ExportedLabel, payload: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+    """The bots whose replies a label is about, with the digests of what they came from."""
+    replies = zip(row.bots, payload.get(REPLIES) or (), strict=False)
+    for bot, reply in (*replies, *([(judged_bot(row), row.reply)] if row.reply else [])):
+        digest = ((reply or {}).get("provenance") or {}).get("checkpoint")
+        if bot and digest:
+            yield bot, str(digest)
 
 
 def cluster_of(row: ExportedLabel, payload: Mapping[str, Json]) -> str:

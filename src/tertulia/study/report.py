@@ -48,7 +48,13 @@ def study_run(
     config = labels.config
     specs = {bot.name: bot.spec for bot in config.bots}
     subjects = tuple(
-        Subject(bot, specs.get(bot, ""), "human" if specs.get(bot) == "human" else "") for bot in labels.bots
+        Subject(
+            bot,
+            specs.get(bot, ""),
+            "human" if specs.get(bot) == "human" else "",
+            ", ".join(labels.checkpoints.get(bot, ())),
+        )
+        for bot in labels.bots
     )
     bounds = {question.id: list(labels.bounds(question.id)) for question in config.questions}
     return JudgedRun(

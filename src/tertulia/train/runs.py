@@ -19,6 +19,7 @@ from tertulia.core.config import save
 from tertulia.core.dialogue import Dialogue, Json, PersonaScope
 from tertulia.core.errors import UsageError
 from tertulia.core.progress import Progress
+from tertulia.corpus.identity import describe_data
 from tertulia.corpus.load import load_dialogues
 from tertulia.models.checkpoint import count_parameters, seal
 from tertulia.models.threads import use_threads
@@ -145,11 +146,13 @@ def save_run(
 ) -> TrainedModel:
     """Save the model of a task that was fitted in `config.out`, the manifest last.
 
-    `about` describes the data in the record; `save_more` writes further files and returns their names. `architecture`
-    is the model's in the table of architectures, if the recipe has another name.
+    `about` describes the examples in the record, which also says what data they are from; `save_more` writes further
+    files and returns their names. `architecture` is the model's in the table of architectures, if the recipe has
+    another name.
     """
     record = {**about, "parameters": count_parameters(task.module), **outcome.as_json()}
     if outcome.is_main:
+        record["data"] = describe_data(config.data, getattr(config, "split", "") or None)
         folder = config.out
         files: list[str] = [*task.module.save(folder)]  # type: ignore[operator]
         save(config.model_copy(update={"resume": False, "force": False}), folder / CONFIG)

@@ -4,7 +4,7 @@ from tertulia.core.codec import Problems
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import UsageError
 from tertulia.core.progress import Progress, Silent
-from tertulia.judge.conversations import describe_paths
+from tertulia.corpus.identity import describe_paths
 from tertulia.judge.grounding.config import GroundingConfig
 from tertulia.judge.grounding.inputs import LabelledSet, read_inputs
 from tertulia.judge.grounding.labelled import run_labelled

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean, median
 
+import numpy as np
+
 from tertulia.core.estimate import Estimate
 from tertulia.core.score import Score
 from tertulia.judge.document import Section, short
@@ -162,7 +164,8 @@ def _agreement(matched: Sequence[MatchedScore]) -> Section:
 def _figures(x: list[float], y: list[float], clusters: list[str], *, nominal: bool) -> tuple[str, ...]:
     """Accuracy and kappa of words, correlations of numbers."""
     if nominal:
-        accuracy = bootstrap_mean([float(a == b) for a, b in zip(x, y, strict=True)], clusters)  # type: ignore[arg-type]
+        right = np.array([a == b for a, b in zip(x, y, strict=True)], dtype=np.float64)
+        accuracy = bootstrap_mean(right, clusters, bounds=(0, 1))
         return _short(accuracy), _short(cohen_kappa(x, y, clusters)), "", ""
     both = correlations(x, y, kinds=("spearman", "pearson"), clusters=clusters)
     return "", "", *(_short(one.estimate) for one in both.values())

@@ -94,7 +94,7 @@ def run_llm(plan: LlmPlan, config: LlmJudgeConfig, progress: Progress | None = N
     run = JudgedRun(
         VERB,
         describe_config(config),
-        tuple(Subject(name) for name in subjects),
+        tuple(_subject(name, plan) for name in subjects),
         tuple(dict.fromkeys(score.setting for score in scores)),
         scores,
         metrics,
@@ -103,6 +103,12 @@ def run_llm(plan: LlmPlan, config: LlmJudgeConfig, progress: Progress | None = N
         {"judge": _judge_details(plan, answers), "bounds": {q.id: list(q.bounds) for q in plan.questions}},
     )
     return validated(run, people)
+
+
+def _subject(name: str, plan: LlmPlan) -> Subject:
+    """A judged bot with the digests of what its replies came from, where the data has them."""
+    shown = (one for units in plan.units.values() for unit in units for one in unit.shown if one.subject == name)
+    return Subject(name, fingerprint=", ".join(dict.fromkeys(one.checkpoint for one in shown if one.checkpoint)))
 
 
 def describe_price(cost: CostEstimate) -> str:

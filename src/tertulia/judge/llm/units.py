@@ -7,7 +7,7 @@ find it: the id it has in a study, and a digest of its texts, which is the same 
 
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
@@ -43,6 +43,8 @@ class Shown(NamedTuple):
     """The conversation, if there is no reply."""
     speaker: str = ""
     """Who the bot is."""
+    checkpoint: str = ""
+    """The digest of what the bot computed with, if the data has it."""
 
     @property
     def words(self) -> float:
@@ -129,16 +131,22 @@ def units_of_dialogue(dialogue: Dialogue, kind: UnitKind, *, speaker: str | None
     if kind == "reply":
         for i, (bot, line) in enumerate(zip(judged, lines, strict=True)):
             if bot and line.text.strip() and (i or speaker):
-                shown = (Shown(bot, line.text, speaker=line.speaker),)
+                shown = (Shown(bot, line.text, (), line.speaker, _checkpoint_of(dialogue.turns[i].meta)),)
                 yield JudgeUnit(f"{dialogue.id}#{i}", dialogue.id, shown, lines[:i])
         return
     for bot, name in dict.fromkeys((bot, line.speaker) for bot, line in zip(judged, lines, strict=True) if bot):
-        yield JudgeUnit(f"{dialogue.id}/{name}", dialogue.id, (Shown(bot, None, lines, name),))
+        own = next((_checkpoint_of(turn.meta) for turn in dialogue.turns if _bot_of(turn.meta) == bot), "")
+        yield JudgeUnit(f"{dialogue.id}/{name}", dialogue.id, (Shown(bot, None, lines, name, own),))
 
 
 def _bot_of(meta: Mapping[str, Json]) -> str:
     provenance = meta.get("provenance")
     return str(provenance.get("bot", "")) if isinstance(provenance, Mapping) else ""
+
+
+def _checkpoint_of(meta: Mapping[str, Json]) -> str:
+    provenance = meta.get("provenance")
+    return str(provenance.get("checkpoint") or "") if isinstance(provenance, Mapping) else ""
 
 
 def _has_items(path: Path) -> bool:
@@ -173,12 +181,14 @@ def units_of_run(run: JudgedRun, kind: UnitKind) -> list[JudgeUnit]:
         for unit, cluster in zip(score.units, score.clusters, strict=True)
     }
     by_unit: dict[str, tuple[str, str]] = {unit: value for (unit, _), value in where.items()}
+    digests = {subject.name: subject.fingerprint for subject in run.subjects}
     units: dict[tuple[str, str], JudgeUnit] = {}
     for item in run.items:
         cluster, subject = where.get((item.unit, item.subject)) or by_unit.get(item.unit) or (item.unit, item.subject)
         unit = unit_of_item(item, cluster, item.subject or subject)
         if unit is not None and _kind(unit) == kind:
-            units.setdefault((unit.id, unit.subject), unit)
+            shown = tuple(one._replace(checkpoint=digests.get(one.subject, "")) for one in unit.shown)
+            units.setdefault((unit.id, unit.subject), replace(unit, shown=shown))
     return list(units.values())
 
 

@@ -21,6 +21,7 @@ from tertulia.models.device import resolve_device
 from tertulia.models.generator import DialogueView
 from tertulia.models.hf.chat_format import ChatFormat
 from tertulia.models.hf.chat_model import ChatModel
+from tertulia.models.hf.finetuned import digest_of
 from tertulia.models.hf.generator import ChatGenerator, HuggingFaceGenerator, Prompt
 from tertulia.models.likelihood import view_as
 from tertulia.models.threads import use_threads
@@ -117,6 +118,10 @@ class HuggingFaceBot(BaseGenerativeBot[HuggingFaceOptions]):
             raise UsageError("The bot 'hf' needs a model.", hint="For example: hf:path/to/folder or hf:owner/model.")
         use_threads(options.threads)
         return cls(ChatModel.load(target, device=resolve_device(options.device)), options)
+
+    def weights_digest(self) -> str:
+        """The digest of the weights, for verdicts; empty if another engine than torch has them."""
+        return digest_of(self.chat) if isinstance(self.chat, ChatModel) else ""
 
     def view(self, ask: Ask, options: HuggingFaceOptions) -> Prompt:
         """The laid-out prompt."""

@@ -82,6 +82,11 @@ class TfidfBot:
         self.spec = spec
         self.traits = BotTraits(reads_evidence=self.options.evidence, instant=self._is_instant())
 
+    @property
+    def fingerprint(self) -> str:
+        """Of its index."""
+        return self.index.fingerprint
+
     def _is_instant(self) -> bool:
         """Whether a search of this index for a short text takes less than a millisecond, whatever the text."""
         asks_more = self.options.context == "all" or self.options.evidence or bool(self.filters)
@@ -94,7 +99,7 @@ class TfidfBot:
         if is_complete(Path(target)):
             index = TfidfIndex.load(Path(target))
         else:
-            dialogues = load_dialogues(target, split=_split_of(target, options.split))
+            dialogues = load_dialogues(target, split=indexed_split(target, options.split))
             index = TfidfIndex.from_dialogues(dialogues, max_ngram=options.max_ngram)
         if not index.pairs:
             raise UsageError(f"{target} contains no dialogues.")
@@ -108,7 +113,7 @@ class TfidfBot:
         return [
             Reply(
                 choice.text,
-                Provenance(self.spec, self.index.fingerprint, self.options.model_dump(), ask.seed, __version__),
+                Provenance(self.spec, self.fingerprint, self.options.model_dump(), ask.seed, __version__),
                 score=choice.score,
                 candidates=choice.candidates,
                 seconds=seconds,
@@ -206,8 +211,8 @@ class TfidfBot:
         return rng.choice([i for i in indices if text_key(self.index.pairs[i].reply) not in used] or indices)
 
 
-def _split_of(target: str, split: str) -> str | None:
-    """The split to index; None for everything."""
+def indexed_split(target: str, split: str = "") -> str | None:
+    """The split of a corpus that a bot indexes, given its option `split`; None for everything."""
     if split:
         return None if split == ALL else split
     if target == SAMPLE:

@@ -26,6 +26,7 @@ from tertulia.core.dialogue import Exchange, Json
 from tertulia.core.errors import DataError
 from tertulia.core.grounding import COARSE, COARSE_LABELS, LABELS, GroundingInput, GroundingLabel, parse_label
 from tertulia.core.progress import Progress
+from tertulia.corpus.identity import describe_data
 from tertulia.corpus.load import SAMPLE, holds, load_exchanges
 from tertulia.corpus.silver.generate import SilverConfig, silver_exchanges
 from tertulia.corpus.silver.sources import grounded_dialogues, labelled
@@ -132,6 +133,7 @@ def train(config: GroundingRecipe, progress: Progress) -> TrainedModel:
     save(config.model_copy(update={"resume": False, "force": False}), config.out / CONFIG)
     counts = Counter(example.label for example in data.train)
     record: dict[str, Json] = {"kind": settings.kind, "examples": dict(counts), "valid_examples": len(data.valid)}
+    record["data"] = describe_data(config.data, config.split or None)
     save_grounding(config.out, settings, heads, files=[*files, CONFIG], training=record)
     progress.step("Validating")
     record |= {"valid": _validate(config, data.valid), "seconds": round(time.perf_counter() - start, 1)}
