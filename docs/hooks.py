@@ -58,6 +58,8 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Adapt a page that was written for the file view."""
     base = "" if page.file.src_uri in PAGES.values() and page.file.src_uri != "index.md" else "docs"
+    if page.file.src_uri == "index.md":
+        page.meta["hide"] = ["navigation", "toc"]
     if page.file.src_uri == "design/index.md":
         markdown += _list_of_notes()
     markdown = "\n".join(_lines(markdown))

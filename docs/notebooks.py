@@ -65,7 +65,7 @@ def to_markdown(path: Path) -> str:
             parts.append(f"```python\n{source}\n```")
             parts += [shown for output in cell["outputs"] if (shown := _shown(output))]
     title, _, rest = "\n\n".join(parts).partition("\n")
-    return f"{title}\n[Download the notebook]({path.name}){{download}}\n{rest}\n"
+    return f"{title}\n\n[Download the notebook]({path.name}){{download}}\n\n{rest}\n"
 
 
 def _shown(output: Cell) -> str:

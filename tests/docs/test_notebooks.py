@@ -46,6 +46,6 @@ def test_the_notebook_runs_and_its_stored_outputs_are_true(
 
 def test_a_notebook_becomes_a_page() -> None:
     page = notebooks.to_markdown(NOTEBOOKS[0])
-    assert page.startswith("# Compare bots\n[Download the notebook](compare-bots.ipynb)")
+    assert page.startswith("# Compare bots\n\n[Download the notebook](compare-bots.ipynb)")
     assert "<svg" in page
     assert "```python\nimport altair as alt" in page
