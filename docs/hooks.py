@@ -1,9 +1,9 @@
 """Hooks of the docs site: the same Markdown works here and in the repository's file view.
 
-The file view of Git hosts is the stricter reader, so pages are written for it: links lead to files of the repository, lists and
-tables may follow a line of text. This module adapts them when the site is built. Files outside of docs/ that a page links to
-become pages of the site: the changelog and the guide for contributors in place, source files as listings under source/.
-Notebooks become pages with their stored outputs.
+The file view of Git hosts is the stricter reader, so pages are written for it: links lead to files of the repository,
+lists and tables may follow a line of text. This module adapts them when the site is built. Files outside of docs/
+that a page links to become pages of the site: the changelog and the guide for contributors in place, source files as
+listings under source/. Notebooks become pages with their stored outputs.
 """
 
 import posixpath

@@ -1,7 +1,7 @@
-"""Check links and anchors: of the Markdown as the repository's file view shows it, and of the built site (`python docs/links.py SITE`).
+"""Check links and anchors: of Markdown in the repository's file view, and of the site (`python docs/links.py SITE`).
 
-Nothing is fetched: links to other hosts are not followed. But the site may not load anything from elsewhere, neither scripts
-nor styles, fonts or pictures.
+Nothing is fetched: links to other hosts are not followed. But the site may not load anything from elsewhere, neither
+scripts nor styles, fonts or pictures.
 """
 
 import re

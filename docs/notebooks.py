@@ -1,8 +1,9 @@
-"""Run the notebooks, and turn them into pages: `python docs/notebooks.py` stores new outputs, the tests call `run` alone.
+"""Run the notebooks, and turn them into pages. `python docs/notebooks.py` stores new outputs.
 
-A notebook is run as a plain program: its code cells in order in one namespace, without a Jupyter kernel. The notebooks need
-nothing that a kernel adds, a kernel would bring some thirty packages and open ports, and an error keeps its own traceback.
-What a cell prints and the value of its last line are stored as Jupyter stores them, so any viewer shows the file.
+A notebook is run as a plain program: its code cells in order in one namespace, without a Jupyter kernel. The
+notebooks need nothing that a kernel adds, a kernel would bring some thirty packages and open ports, and an error
+keeps its own traceback. What a cell prints and the value of its last line are stored as Jupyter stores them, so any
+viewer shows the file.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""A program that uses Tertulia from outside; mypy --strict must find it correct, with the types that the package ships."""
+"""A program that uses Tertulia from outside; mypy --strict must find it correct, with the package's own types."""
 
 from collections.abc import Sequence
 from pathlib import Path

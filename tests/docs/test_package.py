@@ -1,7 +1,7 @@
-"""What users install: the wheel and the source archive are built, installed without the checkout, run, and type-checked.
+"""What users install: wheel and source archive are built, installed without the checkout, run, and type-checked.
 
-The new environment sees the packages of the environment that runs the tests (a .pth file), but not its editable install of
-Tertulia, so that nothing is downloaded and only the wheel's own files can be imported.
+The new environment sees the packages of the environment that runs the tests (a .pth file), but not its editable
+install of Tertulia, so that nothing is downloaded and only the wheel's own files can be imported.
 """
 
 import os
@@ -11,11 +11,9 @@ import sysconfig
 import tarfile
 import venv
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from tests.docs.markdown import ROOT, blocks
 
 pytest.importorskip("hatchling")
@@ -56,8 +54,8 @@ class Installed:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
-    yield Installed(tmp_path_factory.mktemp("package"))
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    return Installed(tmp_path_factory.mktemp("package"))
 
 
 @pytest.mark.slow
@@ -65,7 +63,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
 @pytest.mark.xdist_group("package")
 class TestPackage:
     def test_the_wheel_has_code_data_and_types_and_nothing_else(self, installed: Installed) -> None:
-        names = set(zipfile.ZipFile(installed.wheel).namelist())
+        with zipfile.ZipFile(installed.wheel) as wheel:
+            names = set(wheel.namelist())
         source = ROOT / "src"
         wanted = {
             path.relative_to(source).as_posix()
@@ -76,7 +75,8 @@ class TestPackage:
         assert {"tertulia/py.typed", "tertulia/sample/data/dialogues.jsonl"} <= names
 
     def test_the_source_archive_can_be_built_and_tested(self, installed: Installed) -> None:
-        names = {name.split("/", 1)[-1] for name in tarfile.open(installed.archive).getnames()}
+        with tarfile.open(installed.archive) as archive:
+            names = {name.split("/", 1)[-1] for name in archive.getnames()}
         wanted = {"pyproject.toml", "README.md", "LICENSE", "Makefile", "constraints.txt", "mkdocs.yml", "Dockerfile"}
         wanted |= {"src/tertulia/py.typed", "tests/docs/test_package.py", "docs/index.md", "benchmarks/cli_start.py"}
         assert wanted <= names

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.docs.markdown import ROOT, blocks
 
 PAGE = ROOT / "docs" / "extending.md"

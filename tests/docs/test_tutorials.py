@@ -1,8 +1,9 @@
 """The tutorials, walked: their files are written, their commands run in an empty folder, their outputs compared.
 
-A block with a title is a file. `sh` blocks are run by a shell, `console` blocks one command at a time (what follows `you: ` is
-typed), `python` blocks in this process. A `text` block says what the block before it prints: its lines occur in the output, in
-this order, and `...` stands for anything. `<!-- not run: WHY -->` before a block leaves it out.
+A block with a title is a file. `sh` blocks are run by a shell, `console` blocks one command at a time (what follows
+`you: ` is typed), `python` blocks in this process. A `text` block says what the block before it prints: its lines
+occur in the output, in this order, and `...` stands for anything. `<!-- not run: WHY -->` before a block leaves it
+out.
 """
 
 import os
@@ -15,7 +16,6 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-
 from tests.docs.markdown import ROOT, Block, blocks
 
 TUTORIALS = sorted(p for p in (ROOT / "docs/tutorials").glob("*.md") if p.name != "index.md")
