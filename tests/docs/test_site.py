@@ -1,11 +1,10 @@
-"""The parts of the docs site: `make docs` builds it strictly; here the checks are checked, and the links of the files."""
+"""The parts of the docs site: `make docs` builds it strictly; here its checks are checked, and links of the files."""
 
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-
 from tests.docs.markdown import ROOT
 
 
