@@ -13,6 +13,7 @@ help:
 	@echo "make demo    install and run the main job on the sample (ARGS=--no-serve ends without the page)"
 	@echo "make test    install with development tools and run the tests (ARGS='-k name' picks some)"
 	@echo "make test-capabilities   run the tests of models as processors without AVX-512 or AVX2 would"
+	@echo "make docs    build the docs site (site/index.html) and check every link in it"
 	@echo "make check   format, lint, types, imports, docs, tests and test-capabilities: what CI runs"
 
 demo: $(VENV)/.installed
@@ -44,6 +45,9 @@ imports: $(VENV)/.installed-dev
 
 docs: $(VENV)/.installed-dev
 	$(BIN)/python docs/reference.py --check
+	$(BIN)/python docs/figures.py --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python docs/links.py site
 
 # torch comes first, pinned and by pip itself, so that a CPU build on disk is taken instead of gigabytes of CUDA.
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -56,7 +60,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(PIP) -e '.[models,fast,chatlogs,tags,ray,postgres,stores,dev]' -c constraints.txt
+	$(PIP) -e '.[models,fast,chatlogs,tags,ray,postgres,stores,docs,dev]' -c constraints.txt
 	@touch $@
 
 # After an upgrade that was tested: pin what is installed now.
@@ -64,4 +68,4 @@ constraints: $(VENV)/.installed-dev
 	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu//' | grep -v -E '^(tertulia|pip|setuptools)\b' > constraints.txt
 
 clean:
-	rm -rf $(VENV) tertulia-demo
+	rm -rf $(VENV) tertulia-demo site dist

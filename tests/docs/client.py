@@ -1,0 +1,58 @@
+"""A program that uses Tertulia from outside; mypy --strict must find it correct, with the package's own types."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tertulia.core.config import Config
+from tertulia.core.dialogue import Dialogue, Persona, Turn
+from tertulia.core.estimate import Estimate
+from tertulia.core.reply import Ask, Candidate, Provenance, Reply
+from tertulia.corpus.load import load_dialogues
+from tertulia.judge.config import RankConfig
+from tertulia.judge.rank import run_rank
+from tertulia.judge.runs import JudgedRun, load_run
+from tertulia.metrics.metric import Metric
+from tertulia.metrics.registry import METRICS
+from tertulia.talk.bot import Bot, RankingBot
+from tertulia.talk.spec import make_bot
+
+
+class EchoOptions(Config):
+    """No options."""
+
+
+class EchoBot:
+    """Says what you said."""
+
+    summary = "Says what you said."
+
+    def __init__(self) -> None:
+        self.spec = "echo"
+
+    def reply(self, asks: Sequence[Ask], /) -> list[Reply]:
+        return [Reply(ask.last, Provenance(self.spec, seed=ask.seed)) for ask in asks]
+
+
+def talk(spec: str, text: str) -> Reply:
+    bot: Bot = make_bot(spec)
+    ana = Persona(("I keep bees.",), name="Ana")
+    dialogue = Dialogue("d", (Turn("you", text),), {"bot": ana})
+    reply = bot.reply([Ask(dialogue, speaker="bot", seed=1)])[0]
+    best: Candidate | None = max(reply.candidates, key=lambda one: one.score or 0.0, default=None)
+    assert best is None or isinstance(best.text, str)
+    return reply
+
+
+def rank(bots: tuple[str, ...], folder: Path) -> dict[tuple[str, str, str], Estimate]:
+    run: JudgedRun = run_rank(RankConfig(bots=bots, data="sample", limit=50))
+    same: JudgedRun = load_run(folder)
+    return {**run.estimates(), **same.estimates()}
+
+
+def scores(bot: Bot, asks: list[Ask]) -> list[list[float]]:
+    return bot.score(asks, [["yes", "no"]] * len(asks)) if isinstance(bot, RankingBot) else []
+
+
+echo: Bot = EchoBot()
+metric: Metric = METRICS.get("f1")
+words: int = sum(len(turn.text.split()) for dialogue in load_dialogues("sample") for turn in dialogue.turns)

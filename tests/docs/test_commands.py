@@ -1,0 +1,87 @@
+"""Every `tertulia ...` in README and docs is a command there is, with options there are and values they take."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+from tests.docs.markdown import ROOT, CommandLine, blocks, command_lines
+
+from tertulia.cli.main import COMMANDS, build, run
+
+GENERATED = {"reference.md", "figures.md"}
+PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").rglob("*.md") if p.name not in GENERATED)]
+LINES = [line for page in PAGES for line in command_lines(page)]
+END = {"|", ">", "<", "<<", "&&", ";", "&", "||", "2>"}
+UsageError = typer.BadParameter.__base__  # of the click that typer carries
+TREE = typer.main.get_command(build(list(COMMANDS)))
+
+
+def words(line: CommandLine) -> list[str]:
+    """The words of a command line without what the shell makes of it; `[--option X]` in a sentence is an option."""
+    text = line.text if line.pasted else re.sub(r"[\[\]]|\.\.\.", " ", line.text)
+    try:
+        split = shlex.split(text, comments=True)[1:]
+    except ValueError as error:
+        return [f"--{error}"]
+    ends = [index for index, word in enumerate(split) if word in END or re.match(r"<<?\S|\d?>>?\S*$", word)]
+    return split[: min(ends, default=len(split))]
+
+
+def problem(line: CommandLine) -> str | None:
+    """What the command line itself would say against this call; required arguments may be missing in a sentence."""
+    if line.pasted and re.search(r" {3,}[^#\\ ]", line.text):
+        return "an explanation that the shell would take for arguments: put # before it"
+    command, path, rest = TREE, ["tertulia"], words(line)
+    while rest and hasattr(command, "commands"):
+        name = rest.pop(0)
+        if name not in command.commands:
+            return f"there is no {' '.join([*path, name])}"
+        command, path = command.commands[name], [*path, name]
+    if hasattr(command, "commands"):
+        return None if not line.pasted else f"{' '.join(path)} needs a command"
+    try:
+        command.make_context(" ".join(path), rest)
+    except UsageError as error:
+        message = error.format_message()
+        named_only = not line.pasted and ("Missing" in message or "requires an argument" in message or len(rest) == 0)
+        return None if named_only else message
+    except (typer.Exit, SystemExit):
+        return None  # --help
+    return None
+
+
+def test_there_are_commands_to_check() -> None:
+    assert len(LINES) > 150
+    assert problem(CommandLine("here", "tertulia judge rank tfidf --dat x", pasted=True))
+    assert problem(CommandLine("here", "tertulia corpus mines x", pasted=True))
+
+
+def test_every_command_of_readme_and_docs_parses() -> None:
+    wrong = [f"{line.where}: {line.text}\n    {why}" for line in LINES if (why := problem(line))]
+    assert wrong == [], "\n".join(wrong)
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs/getting-started.md"], ids=lambda page: page.stem)
+def test_paths_of_the_repository_exist(page: Path) -> None:
+    named = [word for line in command_lines(page) for word in words(line) if word.startswith("configs/")]
+    assert [word for word in named if not (ROOT / word).is_file()] == []
+
+
+@pytest.mark.slow
+def test_what_the_readme_shows_first_runs_in_an_empty_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The cheap ones of its commands, and its Python; the tutorials run the kinds that cost more."""
+    monkeypatch.chdir(tmp_path)
+    cheap = ("tertulia corpus mine sample", "tertulia corpus filter sample", "tertulia study new")
+    chosen = [line for line in command_lines(ROOT / "README.md") if line.pasted and line.text.startswith(cheap)]
+    assert len(chosen) == len(cheap)
+    for line in chosen:
+        with pytest.raises(SystemExit) as exit_info:
+            run(words(line))
+        assert not exit_info.value.code, line.text + capsys.readouterr().err
+    (code,) = (block.text for block in blocks(ROOT / "README.md") if block.language == "python")
+    exec(compile(code, "README.md", "exec"), {})
+    assert capsys.readouterr().out
