@@ -32,6 +32,8 @@ from tertulia.talk.tfidf_index import Query, TfidfIndex, mixed
 
 HEAD = 100
 """How many of the most similar rows are sorted first."""
+NEAR = 21 * HEAD
+"""How many of them are told from the others first: in a long conversation, later parts are mostly among these, too."""
 TRAIN, ALL = "train", "all"
 DRAWS = 20
 """How often a random reply is drawn before all are looked through for one that was not used."""
@@ -241,18 +243,30 @@ def _best_first(scores: np.ndarray, seed: int, used: NDArray[np.int64]) -> Itera
     Callers rarely need more than the first few, so the rest is sorted only when it is reached.
     """
     rng = np.random.default_rng(seed)
-    rest, size, is_first = np.flatnonzero(scores > 0), HEAD, True
+    near, far = _split_best(scores, np.flatnonzero(scores > 0), NEAR)
+    size, is_first = HEAD, True
     is_new = np.ones(len(scores), np.bool_)
     is_new[used] = False
-    while len(rest):  # each part is four times as long as the one before it
-        values = scores[rest]
-        is_best = values >= (np.partition(values, -size)[-size] if len(rest) > size else 0.0)
-        part, rest, size = rest[is_best], rest[~is_best], 4 * size
+    while len(near) or len(far):  # each part is four times as long as the one before it
+        if not len(near):
+            near, far = far, near
+        part, near = _split_best(scores, near, size)
         ties = rng.random(len(part))
         if not is_first:  # the order of those that remain does not depend on which are left out
             part, ties = part[is_new[part]], ties[is_new[part]]
         yield _Part(part[np.lexsort((ties, -scores[part]))].tolist(), is_first)
-        is_first = False
+        size, is_first = 4 * size, False
+
+
+def _split_best(
+    scores: np.ndarray, rows: NDArray[np.int64], count: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows with the largest scores, ties with the last one included, and the other rows."""
+    if len(rows) <= count:
+        return rows, rows[:0]
+    values = scores[rows]
+    is_best = values >= np.partition(values, -count)[-count]
+    return rows[is_best], rows[~is_best]
 
 
 class _Choice(NamedTuple):
