@@ -258,9 +258,7 @@ def _best_first(scores: np.ndarray, seed: int, used: NDArray[np.int64]) -> Itera
         size, is_first = 4 * size, False
 
 
-def _split_best(
-    scores: np.ndarray, rows: NDArray[np.int64], count: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _split_best(scores: np.ndarray, rows: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The rows with the largest scores, ties with the last one included, and the other rows."""
     if len(rows) <= count:
         return rows, rows[:0]
