@@ -7,7 +7,8 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check -q
 # A pip older than 23.1 cannot build this package; the one that comes with Python 3.11 can be that old.
 NEW_PIP := 'pip>=23.1'
 
-.PHONY: help demo test test-capabilities check format lint types imports docs clean constraints
+.PHONY: help demo test test-capabilities capability-avx2 capability-default check static format lint types imports docs \
+  clean constraints
 
 help:
 	@echo "make demo    install and run the main job on the sample (ARGS=--no-serve ends without the page)"
@@ -19,15 +20,35 @@ help:
 demo: $(VENV)/.installed
 	$(BIN)/tertulia demo $(ARGS)
 
+# Work stealing keeps tests of one module on one worker, which start its servers and browsers once, and shares out the rest
+# at the end. (Groups have no effect with pytest 9: it does not let xdist rename tests.)
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
-# The tests of models with the instruction sets of other processors: rounding differs between them. About a minute.
+# The tests of models with the instruction sets of other processors: rounding differs between them. Side by side, one core
+# each. Overfitting takes a third of the time, and more than that without vector instructions: it is tried with AVX2.
 test-capabilities: $(VENV)/.installed-dev
-	ATEN_CPU_CAPABILITY=avx2 $(BIN)/python -m pytest -q -n 2 -m "not slow" tests/models
-	ATEN_CPU_CAPABILITY=default $(BIN)/python -m pytest -q -n 2 -m "not slow" tests/models
+	@$(MAKE) --no-print-directory -j2 --output-sync capability-avx2 capability-default
 
-check: lint types imports docs test test-capabilities
+capability-avx2:
+	ATEN_CPU_CAPABILITY=avx2 $(BIN)/python -m pytest -q -m "not slow" tests/models
+
+capability-default:
+	ATEN_CPU_CAPABILITY=default $(BIN)/python -m pytest -q -m "not slow" -k "not overfit" tests/models
+
+# What needs one core for minutes runs beside the tests, which often wait. It is shown when it fails, and at the end.
+check: lint
+	@rm -f $(VENV)/static.log
+	@($(MAKE) --no-print-directory -k static > $(VENV)/static.log 2>&1 || { cat $(VENV)/static.log; exit 1; }) & static=$$!; \
+	$(MAKE) --no-print-directory test; tests=$$?; \
+	wait $$static; checked=$$?; \
+	echo "types, imports, docs:"; cat $(VENV)/static.log; \
+	test $$checked = 0 || echo "FAILED: types, imports or docs (above)"; \
+	test $$tests = 0 || echo "FAILED: tests (further above)"; \
+	test $$tests = 0 && test $$checked = 0
+	@$(MAKE) --no-print-directory test-capabilities
+
+static: types imports docs
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

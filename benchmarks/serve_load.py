@@ -24,6 +24,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from common import finish, percentile
@@ -48,6 +49,9 @@ OPENERS = [
     "what did you do at the weekend?",
     "my bike has a flat tyre",
 ]
+
+
+LONG_CONVERSATIONS = 7
 
 
 @dataclass
@@ -214,10 +218,10 @@ async def crowd(kind: str, port: int, pid: int, users: int, seconds: float, paus
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time that a process and its children have used."""
-    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    """CPU time that a process and its children have used, by the kernel's own clock: /proc counts in steps of 10 ms."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK") + sum(cpu_seconds(int(child)) for child in children)
+    own = time.clock_gettime((~pid << 3) | 2)  # what clock_getcpuclockid(3) gives for a process
+    return own + sum(cpu_seconds(int(child)) for child in children)
 
 
 @contextmanager
@@ -311,9 +315,11 @@ def report_long(port: int, pid: int, messages: int, db: str) -> None:
     """Measure long conversations; print the table and the JSON object."""
     figures: dict[str, float] = {}
     print(f"CPU milliseconds per message, for each hundred of {messages} messages to one conversation")
+    print(f"medians of {LONG_CONVERSATIONS} conversations, one after the other")
     for bot in ("generic", "tfidf"):
-        costs, opening = asyncio.run(long_conversation(port, bot, pid, messages))
-        growth = costs[-1] / costs[0]
+        runs = [asyncio.run(long_conversation(port, bot, pid, messages)) for _ in range(LONG_CONVERSATIONS)]
+        costs = [median(hundred) for hundred in zip(*(costs for costs, _ in runs), strict=True)]
+        opening, growth = median(opening for _, opening in runs), costs[-1] / costs[0]
         print(f"{bot:<10}" + "".join(f"{cost:>7.2f}" for cost in costs) + f"   {growth:.2f}x; opens in {opening:.3f} s")
         figures |= {f"{bot}_{100 * (number + 1)}_cpu_ms": cost for number, cost in enumerate(costs)}
         figures |= {f"{bot}_growth": growth, f"{bot}_open_seconds": opening}

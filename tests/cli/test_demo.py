@@ -12,7 +12,7 @@ from tertulia.judge.runs import load_run
 from tertulia.lab.demo import DemoConfig
 from tertulia.talk.spec import make_bot
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("smollm2")]
+pytestmark = [pytest.mark.slow]
 Tertulia = Callable[..., Any]
 
 

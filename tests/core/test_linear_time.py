@@ -6,6 +6,7 @@ machine; another process that runs meanwhile does not count.
 """
 
 import gc
+import math
 import signal
 import time
 import weakref
@@ -55,6 +56,7 @@ SIZES = (20_000, 200_000, 1_000_000)
 LIMIT_SECONDS = 5.0
 """CPU time for one text. Most functions take a tenth of a second for the largest, the safety filter up to three."""
 TIME_LIMITS = tuple(max(0.4, LIMIT_SECONDS * size / SIZES[-1]) for size in SIZES)
+MEASURABLE_SECONDS, MARGIN = 0.005, 0.2
 MAX_GROWTH = 3.0
 """How much longer a text of twice the length may take; a quadratic function takes four times as long."""
 
@@ -358,13 +360,14 @@ def complaint(function: Function, make: Callable[[int], str], *, full: bool = Fa
 def complaint_once(function: Function, make: Callable[[int], str], *, full: bool) -> str | None:
     """What is wrong with the time that a function takes for growing texts, or None.
 
-    Unless `full`, the largest size is left out where it cannot fail: even a quadratic function that takes 0.2 seconds
-    for a fifth of it stays within the limit.
+    Unless `full`, a larger size is left out where it cannot fail: it would stay within the limit with a little more
+    than the power with which the time has grown so far, or with the second where that cannot be told.
     """
-    seconds = 0.0
+    before = seconds = 0.0
     for i, (size, limit) in enumerate(zip(SIZES, TIME_LIMITS, strict=True)):
-        if i and not full and seconds * (size / SIZES[i - 1]) ** 2 < limit:
+        if i and not full and seconds * (size / SIZES[i - 1]) ** power(i, before, seconds) < limit:
             return None
+        before = seconds
         try:
             seconds = cpu_seconds(function, make(size), limit)
         except TimeoutError as error:
@@ -376,6 +379,16 @@ def complaint_once(function: Function, make: Callable[[int], str], *, full: bool
         if seconds > MAX_GROWTH * half:
             return f"{half:.2f} CPU seconds for half of the text, {seconds:.2f} for all of it"
     return None
+
+
+def power(i: int, before: float, seconds: float) -> float:
+    """A little more than the power of the size with which the time has grown, up to the size before the i-th.
+
+    2 where the first size takes too little time to tell.
+    """
+    if i < 2 or before < MEASURABLE_SECONDS:
+        return 2.0
+    return max(1.0, math.log(seconds / before) / math.log(SIZES[i - 1] / SIZES[i - 2])) + MARGIN
 
 
 @pytest.mark.slow
@@ -401,6 +414,9 @@ def test_a_quadratic_function_is_reported() -> None:
     problem = complaint(quadratic, repeat("a"))
     assert problem is not None
     assert "CPU seconds" in problem
+    assert power(2, 0.01, 1.0) == 2 + MARGIN
+    assert power(2, 0.01, 0.1) == 1 + MARGIN
+    assert power(2, 0.001, 0.01) == 2, "too little time to tell"
 
 
 def test_every_public_function_of_core_text_is_checked() -> None:

@@ -30,7 +30,6 @@ from tertulia.web.server import running
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.xdist_group("clients"),
     pytest.mark.timeout(900),  # the first test of an environment installs it: half a minute, or minutes on a slow line
 ]
 

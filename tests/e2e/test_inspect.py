@@ -12,7 +12,7 @@ from tests.judge.test_inspect_log import two_bots
 
 from tertulia.judge.inspect_log import read_log, write_log
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("clients"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 READ = """
 import json, sys

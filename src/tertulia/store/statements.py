@@ -88,7 +88,13 @@ LAST_REPLY = LAST_REPLY.order_by(_T.position.desc()).limit(1)
 LAST_USER_POSITION = select(func.max(_T.position)).where(_OF_CONVERSATION, _T.current, _T.speaker == "user")
 CURRENT_AFTER_OR_KEYED = Prepared(
     select(*_WITHOUT_REPLY, _T.key)
-    .where(_OF_CONVERSATION, or_(and_(_T.current, _T.position > bindparam("after")), _T.key == bindparam("key")))
+    # The conversation stands in both, so that an index serves each: else SQLite reads the whole conversation.
+    .where(
+        or_(
+            and_(_OF_CONVERSATION, _T.current, _T.position > bindparam("after")),
+            and_(_OF_CONVERSATION, _T.key == bindparam("key")),
+        )
+    )
     .order_by(_T.position)
 )
 AT = HISTORY.where(_T.position == bindparam("position"), _T.attempt == bindparam("attempt"))

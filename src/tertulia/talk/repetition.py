@@ -3,10 +3,12 @@ conversation."""
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from threading import Lock
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tertulia.core.dialogue import Dialogue, Turn
 from tertulia.core.reply import Ask, Candidate
@@ -58,35 +60,49 @@ def text_key(text: str) -> str:
     return " ".join(words(text)) or text
 
 
-class SaidTexts:
-    """The text keys of the turns of recent conversations, so that a long one is not gone through for every message.
+@dataclass(slots=True, eq=False)
+class Said:
+    """What a conversation has used up."""
 
-    A conversation goes on where it was if its turns are the same objects. Thread-safe.
+    keys: set[str] = field(default_factory=set)
+    """The text keys of its turns."""
+    rows: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    """The rows of a bot's index that are known to lead to one of them, for the bot to add to: it need not look at these
+    again. There may be more."""
+
+
+class SaidTexts:
+    """What recent conversations have used up, so that a long one is not gone through for every message.
+
+    A conversation goes on where it was if it begins with the same turns; those that are the same objects are compared
+    in no time. Thread-safe.
 
     >>> from tertulia.core.dialogue import Dialogue, Turn
     >>> said, first = SaidTexts(), Turn("ana", "Hi!")
-    >>> sorted(said.keys(Dialogue("d", (first,)))), sorted(said.keys(Dialogue("d", (first, Turn("bot", "Hello.")))))
-    (['hi'], ['hello', 'hi'])
+    >>> sorted(said.of(Dialogue("d", (first,))).keys)
+    ['hi']
+    >>> sorted(said.of(Dialogue("d", (first, Turn("bot", "Hello.")))).keys)
+    ['hello', 'hi']
     """
 
     def __init__(self, max_conversations: int = 1000) -> None:
         self._max = max_conversations
-        self._kept: OrderedDict[str, tuple[tuple[Turn, ...], set[str]]] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[tuple[Turn, ...], Said]] = OrderedDict()
         self._lock = Lock()
 
-    def keys(self, dialogue: Dialogue) -> AbstractSet[str]:
-        """Of all turns; the set grows with the conversation."""
+    def of(self, dialogue: Dialogue) -> Said:
+        """What all turns have used up; it grows with the conversation."""
         turns = dialogue.turns
         with self._lock:
-            before, keys = self._kept.pop(dialogue.id, ((), set[str]()))
+            before, said = self._kept.pop(dialogue.id, ((), Said()))
             count = len(before)
-            if count > len(turns) or (count and (turns[count - 1] is not before[-1] or turns[:count] != before)):
-                keys, count = set(), 0
-            keys.update([text_key(turn.text) for turn in turns[count:]])
-            self._kept[dialogue.id] = turns, keys
+            if turns[count - 1 : count] != before[-1:] or turns[:count] != before:  # the last one differs most often
+                said, count = Said(), 0
+            said.keys.update([text_key(turn.text) for turn in turns[count:]])
+            self._kept[dialogue.id] = turns, said
             if len(self._kept) > self._max:
                 self._kept.popitem(last=False)
-            return keys
+            return said
 
 
 def overlap(one: Iterable[str], other: Iterable[str]) -> float:

@@ -3,6 +3,7 @@
 | what | whom | limit |
 |---|---|---|
 | messages (token bucket, half a minute's worth at once; long ones count more) | visitor | `messages_per_minute` |
+| long messages (token bucket, four seconds' worth at once; the others wait for their turn) | visitor | the same |
 | other requests to the APIs (token bucket) | visitor | ten times as many |
 | replies in flight: queued or being generated, whether or not anybody still listens | visitor | `max_in_flight` |
 | stored conversations, bytes of stored text | visitor | `max_conversations`, `max_stored_bytes` |
@@ -49,6 +50,9 @@ BURST_MINUTES = 0.5
 """How many minutes' worth of messages or requests may come at once."""
 BYTES_PER_MESSAGE = 2_000
 """A larger request counts as several messages: what it costs a bot grows with its length."""
+LONG_BURST_MINUTES, MAX_PACE = 4 / 60, 10.0
+"""Long messages that come faster than the limit are spread over its time: handled at once, half a minute's worth of
+them would keep a core busy for a second or more. One that would have to wait for more than ten seconds is refused."""
 COOKIELESS_COST = 5
 """A conversation without a cookie costs its address this many messages: browsers have a cookie by then."""
 MAX_CLIENTS = 100_000
@@ -88,11 +92,12 @@ class LimitReached(TertuliaError):  # noqa: N818 - reads better than LimitReache
 
 
 class Bucket:
-    """A token bucket that is full at first and refills within half a minute."""
+    """A token bucket that is full at first and holds some minutes' worth of tokens."""
 
-    __slots__ = ("_spent", "_updated")
+    __slots__ = ("_minutes", "_spent", "_updated")
 
-    def __init__(self) -> None:
+    def __init__(self, minutes: float = BURST_MINUTES) -> None:
+        self._minutes = minutes
         self._spent = 0.0
         self._updated = 0.0
 
@@ -100,7 +105,7 @@ class Bucket:
         """Seconds until `amount` tokens (or a full bucket) are there; 0 if they are there now. Takes nothing."""
         self._spent = max(0.0, self._spent - (now - self._updated) * per_minute / 60)
         self._updated = now
-        capacity = max(1.0, per_minute * BURST_MINUTES)
+        capacity = max(1.0, per_minute * self._minutes)
         missing = self._spent + min(amount, capacity) - capacity
         return 0.0 if missing <= 0 else missing * 60 / per_minute
 
@@ -112,11 +117,12 @@ class Bucket:
 class Client:
     """What is counted for one visitor, key or address."""
 
-    __slots__ = ("factor", "in_flight", "messages", "refusals", "requests")
+    __slots__ = ("factor", "in_flight", "long_messages", "messages", "refusals", "requests")
 
     def __init__(self, factor: int) -> None:
         self.factor = factor
         self.messages = Bucket()
+        self.long_messages = Bucket(LONG_BURST_MINUTES)
         self.requests = Bucket()
         self.in_flight = 0
         self.refusals = 0
@@ -125,10 +131,12 @@ class Client:
 class Admission:
     """The right to one reply. It turns into one reply in flight per job, or ends with the request if there is none."""
 
-    def __init__(self, limiter: "Limiter", clients: tuple[Client, ...]) -> None:
+    def __init__(self, limiter: "Limiter", clients: tuple[Client, ...], pace: float = 0.0) -> None:
         self._limiter = limiter
         self._clients = clients
         self._reserved = True
+        self.pace = pace
+        """Seconds to wait before the request is handled."""
 
     def hold(self) -> Callable[[], None]:
         """Count a job as in flight until the returned function is called, on any thread."""
@@ -182,9 +190,10 @@ class Limiter:
                 message = "Too many replies are being generated for you."
                 hint = "Wait until one of them is finished, or stop it."
                 raise self._refuse(client, "in_flight", message, BUSY_RETRY_SECONDS, hint)
+        pace = self._pace(clients, cost) if cost > 1 else 0.0
         self._take_messages(clients, cost)
         self.add(clients)
-        return Admission(self, clients)
+        return Admission(self, clients, pace)
 
     def admit_conversation(self, who: Identity) -> None:
         """Count a new conversation as a message, or as several without a cookie; raises LimitReached."""
@@ -274,6 +283,19 @@ class Limiter:
             client.messages.take(cost)
             client.refusals = 0
 
+    def _pace(self, clients: tuple[Client, ...], cost: float) -> float:
+        """Count a long message, and tell how long it has to wait for its turn; raises LimitReached if too long."""
+        per_minute, now = self.limits.messages_per_minute, self._clock()
+        if not per_minute:
+            return 0.0
+        waits = [client.long_messages.wait(cost, per_minute * client.factor, now) for client in clients]
+        for client, wait in zip(clients, waits, strict=True):
+            if wait > MAX_PACE:
+                raise self._refuse(client, "long_messages", "Too many long messages within a minute.", wait - MAX_PACE)
+        for client in clients:
+            client.long_messages.take(cost)
+        return max(waits)
+
     def _check(
         self, clients: tuple[Client, ...], limit: str, per_minute: int, bucket: Callable[[Client], Bucket], cost: float
     ) -> None:
@@ -330,6 +352,8 @@ class LimitsMiddleware:
             return
         token = current_admission.set(admission)
         try:
+            if admission is not None and admission.pace:
+                await asyncio.sleep(admission.pace)
             await self.app(scope, receive, self._watching_deletions(scope, send))
         finally:
             current_admission.reset(token)

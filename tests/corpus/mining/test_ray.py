@@ -18,7 +18,6 @@ from .conftest import config, fingerprint
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.xdist_group("ray"),
     # From Ray itself: sockets left to the garbage collector, and deprecations during its start.
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning", "ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),

