@@ -100,7 +100,7 @@ def measure_work(source: Path, model: Path | None, folder: Path, workers: int) -
 
 def _two_levels(total: int, *, block_bytes: int, memory: int, buckets: int | None) -> Layout:
     plan = make_plan(total, block_bytes=block_bytes, memory=memory, buckets=buckets)
-    return Layout(plan.part_bytes, plan.buckets, 8, plan.ranges)
+    return Layout(plan.part_bytes, plan.buckets, plan.bundles, 8, plan.ranges)
 
 
 def simulate_here(size: int, model: str, engine: str) -> None:
@@ -135,9 +135,9 @@ def simulate(size: int, model: Path, engine: str) -> dict[str, float]:
     plan = make_plan(size, block_bytes=16 << 20)
     parts = -(-size // plan.part_bytes)
     merges = -(-parts // plan.partitions) * plan.partitions if plan.partitions else 0
-    segments = parts * (plan.segments + plan.ranges) + (-(-parts // plan.partitions) * plan.buckets if merges else 0)
+    segments = parts * (plan.segments + plan.ranges) + (-(-parts // plan.partitions) * plan.bundles if merges else 0)
     counts = {"parts": parts, "ranges": plan.ranges, "merges": merges, "buckets": plan.buckets, "segments": segments}
-    return counts | {"tasks": parts + plan.ranges + merges + plan.buckets} | figures
+    return counts | {"tasks": parts + plan.ranges + merges + plan.bundles} | figures
 
 
 def predict(size: int, work: dict[str, float], plan: dict[str, float], nodes: int, cores: int) -> dict[str, float]:

@@ -50,8 +50,8 @@ DIALOGUES = "pairs.parquet"
 LOCK = "lock"
 _SHARD = re.compile(r"\d{5,}\.parquet")
 _WORKING_FILE = re.compile(
-    r"(?:part|bucket)-\d{5,}\.json|(?:messages|hashes|sample)-\d{5,}-\d{5,}\.arrow|"
-    r"merged-\d{5,}-\d{5,}\.(?:arrow|json)|(?:repeated|threads|links-\d{5,})\.npy|(?:sample|stdin)\.jsonl"
+    r"(?:part|bucket|bundle)-\d{5,}\.json|(?:messages|hashes|sample)-\d{5,}-\d{5,}\.arrow|"
+    r"merged-\d{5,}-\d{5,}\.(?:arrow|json)|(?:repeated|repeats|threads|links-\d{5,})\.npy|(?:sample|stdin)\.jsonl"
 )
 _LOCK_FILE = re.compile(LOCK)
 """Names of what mining writes: a folder may hold other files, too, which it must not touch."""

@@ -55,6 +55,8 @@ WORK = "_work"
 _LARGE = 1 << 30
 """Bytes of input above which restarting the workers after reading costs less than the memory they hold on to."""
 
+_COMPRESSED = 32 << 30
+"""Bytes of input above which the working files on a disk are compressed."""
 _STRAGGLER = 8
 """A task that is this many times as large as others is worth a word."""
 _MAX_THREADLESS = 400_000
@@ -94,6 +96,11 @@ class MiningJob:
         """About how many bytes of JSON lines there are."""
         return sum(source.estimated_bytes for source in self.sources)
 
+    @property
+    def compress(self) -> bool:
+        """Whether working files are compressed: a tenth of the CPU time, for a quarter of their size."""
+        return not self.out.is_local or self.estimated_bytes > _COMPRESSED
+
 
 @dataclass(slots=True)
 class MiningResult:
@@ -122,7 +129,7 @@ def run_stages(job: MiningJob, engine: Engine, progress: Progress, *, strict: bo
 def _scatter(job: MiningJob, engine: Engine, progress: Progress, strict: bool) -> tuple[list[ScatterResult], Problems]:
     sample_rate = 0.0 if job.subwords or not job.estimated_bytes else job.sample / job.estimated_bytes
     shared = ScatterJob(
-        job.work, job.plan, job.block_bytes, dict(job.fields), job.cleaning, sample_rate, job.seed, job.keep
+        job.work, job.plan, job.block_bytes, dict(job.fields), job.cleaning, sample_rate, job.seed, job.keep, job.compress
     )
     chunks = (chunk for source in job.sources for chunk in chunks_of(source, size=job.plan.part_bytes))
     tasks = [ScatterTask(number, chunk) for number, chunk in enumerate(chunks)]
@@ -237,7 +244,7 @@ def _index(parts: Iterable[ScatterResult], kind: str) -> SegmentIndex:
 
 
 def _merge(job: MiningJob, parts: list[ScatterResult], engine: Engine, progress: Progress) -> tuple[SegmentIndex, ...]:
-    """Where the buckets are, after a second level if the plan has one."""
+    """Where the bundles are, after a second level if the plan has one."""
     index, partitions = _index(parts, "messages"), job.plan.partitions
     if not partitions:
         return (index,)
@@ -254,7 +261,7 @@ def _merge(job: MiningJob, parts: list[ScatterResult], engine: Engine, progress:
             else:
                 yield task
 
-    for result in engine.map(partial(merge, MergeJob(job.work, job.plan, index)), remaining()):
+    for result in engine.map(partial(merge, MergeJob(job.work, job.plan, index, job.compress)), remaining()):
         done[result.task] = result
         progress.advance()
     return tuple(
@@ -282,7 +289,7 @@ def _extract(
     )
     for kind in shared.kinds:
         job.out.subfolder(kind).make()
-    progress.step("Mining", total=job.plan.buckets)
+    progress.step("Mining", total=job.plan.bundles)
     funnel, whole = Funnel(), 0
 
     def add(result: ExtractResult) -> None:
@@ -295,7 +302,7 @@ def _extract(
     sizes = {kind: job.out.subfolder(kind).sizes() for kind in shared.kinds}
 
     def remaining() -> Iterator[int]:
-        for number in range(job.plan.buckets):
+        for number in range(job.plan.bundles):
             if marker_name(number) in markers and (previous := finished_extract(shared, number, sizes)):
                 add(previous)
             else:

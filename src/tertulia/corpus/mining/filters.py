@@ -89,6 +89,8 @@ class FilteredMessages:
     """Code of the removal reason; KEPT where the row stays."""
     duplicates: int
     """Messages dropped beforehand because their id occurs earlier in the thread."""
+    rows: Ints
+    """Where each was in the batch."""
 
     @property
     def kept(self) -> Flags:
@@ -99,6 +101,26 @@ class FilteredMessages:
     def replies(self) -> Ints:
         """Kept rows with a parent; the parent is then kept too."""
         return np.flatnonzero(self.kept & (self.parent < len(self.parent)))
+
+    def part(self, start: int, end: int) -> "FilteredMessages":
+        """The messages that were in these rows of the batch, which hold complete threads."""
+        first, last = np.searchsorted(self.rows, (start, end)).tolist()
+        if last - first == len(self.rows):
+            return self
+        own = slice(first, last)
+        parent = self.parent[own]
+        return FilteredMessages(
+            self.ids[own],
+            self.threads[own],
+            self.authors[own],
+            self.texts[own],
+            self.times[own],
+            self.kept_fields[own],
+            np.where(parent < len(self.parent), parent - first, last - first),
+            self.reasons[own],
+            0,
+            self.rows[own],
+        )
 
     def funnel(self) -> Funnel:
         """How many messages each reason removed."""
@@ -126,7 +148,7 @@ def filter_messages(table: pa.Table, settings: FilterSettings) -> FilteredMessag
     """Apply all rules to a batch of complete threads, whose messages come in corpus order."""
     keys = message_keys(numbers_of(table["thread_hash"]), contiguous(table["id"]))
     first = first_of_each(keys)
-    duplicates = 0
+    duplicates, rows = 0, np.arange(len(keys)) if first is None else first
     if first is not None:
         table, keys, duplicates = table.take(to_arrow(first)), keys[first], len(keys) - len(first)
     column = {name: contiguous(table[name]) for name in COLUMNS.names}
@@ -161,6 +183,7 @@ def filter_messages(table: pa.Table, settings: FilterSettings) -> FilteredMessag
         links.parent,
         reasons.codes,
         duplicates,
+        rows,
     )
 
 

@@ -12,7 +12,7 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
-from tertulia.corpus.mining.columns import Bytes, Ints, StringArray, flags_of, texts_of
+from tertulia.corpus.mining.columns import Bytes, Ints, StringArray, Texts, blocks, flags_of, texts_of
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -89,8 +89,7 @@ def hash_runs(data: Bytes, starts: Ints, ends: Ints) -> Hashes:
 
 def hash_words(data: Bytes, starts: Ints, ends: Ints) -> Hashes:
     """A different hash with the same contract, faster for short runs."""
-    # A view with a stride of one byte: eights[i] holds the eight bytes from position i on.
-    eights = np.ndarray((len(data) + 1,), "<u8", np.concatenate([data, _PADDING]), strides=(1,))
+    eights = _eights(data)
     sizes = ends - starts
     hashes = (eights[starts] & _LOW_BYTES[np.minimum(sizes, 8)]) * _WEIGHTS[0] + sizes.astype(np.uint64) * _WEIGHTS[1]
     longer = np.flatnonzero(sizes > 8)  # most words end here; each round keeps only those that continue
@@ -116,6 +115,30 @@ def hash_texts(array: StringArray) -> Hashes:
     if array.null_count:
         hashes[flags_of(array.is_null())] = _NULL
     return hashes
+
+
+def hash_contents(array: StringArray) -> Hashes:
+    """Another hash of each text, eight bytes at a time: faster, for columns of long texts without nulls."""
+    return np.concatenate([_hash_contents(texts_of(array[part])) for part in blocks(len(array))])
+
+
+def _hash_contents(texts: Texts) -> Hashes:
+    eights = _eights(texts.data)
+    counts = (texts.sizes + 7) >> 3
+    edges = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    place = np.arange(edges[-1]) - np.repeat(edges[:-1], counts)
+    values = eights[np.repeat(texts.offsets[:-1], counts) + 8 * place]
+    rows = np.flatnonzero(counts)
+    values[edges[1:][rows] - 1] &= _LOW_BYTES[texts.sizes[rows] - 8 * (counts[rows] - 1)]
+    sums = np.zeros(len(counts), np.uint64)
+    if len(rows):
+        sums[rows] = np.add.reduceat(mix(values ^ (place.view(np.uint64) * _WEIGHTS[0])), edges[rows])
+    return mix(sums + texts.sizes.view(np.uint64) * _WEIGHTS[1])
+
+
+def _eights(data: Bytes) -> Hashes:
+    """A view with a stride of one byte: [i] holds the eight bytes from position i on."""
+    return np.ndarray((len(data) + 1,), "<u8", np.concatenate([data, _PADDING]), strides=(1,))
 
 
 def combine(*parts: Hashes) -> Hashes:

@@ -16,8 +16,6 @@ from tertulia.corpus.mining.schemas import TEXT_FIELDS, Cleaning, Schema, column
 
 _SURROGATES = re.compile(rb"\\u[dD](?:[89abAB]..(?:\\u[dD][c-fC-F]..)?|[c-fC-F]..)", re.DOTALL)
 """An escaped surrogate pair, or a single surrogate."""
-_SURROGATE = re.compile(rb"\\u[dD]")
-"""The start of either: quick to find out that there is none."""
 
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -51,7 +49,7 @@ def parse_lines(block: bytes, schema: Schema, cleaning: Cleaning) -> ParsedBlock
     except pl.exceptions.PolarsError:
         return _parse_line_by_line(block, schema, cleaning)
     complete = not frame["id"].null_count() and not frame["text"].null_count()
-    if complete and not (_SURROGATE.search(block) and _has_zeros(frame) and _has_lone_surrogate(block)):
+    if complete and not ((b"\\ud" in block or b"\\uD" in block) and _has_zeros(frame) and _has_lone_surrogate(block)):
         return ParsedBlock(frame, [])
     return _parse_line_by_line(block, schema, cleaning)
 
