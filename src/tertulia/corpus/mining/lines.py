@@ -8,6 +8,7 @@ lines are damaged and why.
 import re
 from typing import NamedTuple
 
+import numpy as np
 import orjson
 import polars as pl
 
@@ -49,7 +50,7 @@ def parse_lines(block: bytes, schema: Schema, cleaning: Cleaning) -> ParsedBlock
     except pl.exceptions.PolarsError:
         return _parse_line_by_line(block, schema, cleaning)
     complete = not frame["id"].null_count() and not frame["text"].null_count()
-    if complete and not ((b"\\ud" in block or b"\\uD" in block) and _has_zeros(frame) and _has_lone_surrogate(block)):
+    if complete and not (_may_have_surrogates(block) and _has_zeros(frame) and _has_lone_surrogate(block)):
         return ParsedBlock(frame, [])
     return _parse_line_by_line(block, schema, cleaning)
 
@@ -60,6 +61,14 @@ def _may_have_long_line(block: bytes) -> bool:
     return len(block) > MAX_LINE and any(
         block.find(b"\n", start, start + half) < 0 for start in range(0, len(block) - half, half)
     )
+
+
+def _may_have_surrogates(block: bytes) -> bool:
+    """Whether the start of an escaped surrogate is somewhere."""
+    data = np.frombuffer(block, np.uint8)
+    escapes = np.flatnonzero(data[:-2] == ord("\\"))
+    escapes = escapes[data[escapes + 1] == ord("u")]
+    return bool(((data[escapes + 2] | 32) == ord("d")).any())
 
 
 def _has_zeros(frame: pl.DataFrame) -> bool:
