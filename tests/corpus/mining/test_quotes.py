@@ -3,7 +3,6 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.core.text import squash
 from tertulia.corpus.mining.filters import without_quotes_of
 from tertulia.corpus.rules import without_quotes
 

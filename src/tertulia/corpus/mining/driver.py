@@ -7,6 +7,7 @@ written last, is there.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -48,6 +49,7 @@ from tertulia.corpus.mining.segments import SegmentIndex, index_of
 from tertulia.corpus.mining.sources import Source, chunks_of
 from tertulia.corpus.mining.threads import ADVICE, THREADS, find_threads, links_name, list_links, thread_hashes
 from tertulia.corpus.rules import MiningRules, UnsafeMode
+from tertulia.corpus.scrub import Kind, scrub
 from tertulia.corpus.subwords import SubwordCounter, read_subwords, train_subwords
 from tertulia.corpus.trees import Funnel
 
@@ -85,6 +87,8 @@ class MiningJob:
     unsafe: UnsafeMode = "auto"
     safety: SafetyConfig = field(default_factory=SafetyConfig)
     whole: bool = False
+    scrub: tuple[Kind, ...] = ()
+    """Kinds of personal data to replace."""
 
     @property
     def work(self) -> Folder:
@@ -110,6 +114,7 @@ class MiningResult:
     problems: Problems
     subwords: int
     whole: int
+    replaced: Counter[str]
 
 
 def run_stages(job: MiningJob, engine: Engine, progress: Progress, *, strict: bool = False) -> MiningResult:
@@ -120,16 +125,24 @@ def run_stages(job: MiningJob, engine: Engine, progress: Progress, *, strict: bo
     indices = _merge(job, parts, engine, progress)
     if job.estimated_bytes > _LARGE:
         engine.restart_workers()
-    funnel, whole = _extract(job, indices, engine, progress)
+    totals = _extract(job, indices, engine, progress)
     if isinstance(job.out, DiskFolder):
         job.out.remove_unfinished()  # left by a node that was lost on the way
-    return MiningResult(funnel, problems, counter.vocabulary, whole)
+    return MiningResult(totals.funnel, problems, counter.vocabulary, totals.whole, Counter(totals.replaced))
 
 
 def _scatter(job: MiningJob, engine: Engine, progress: Progress, strict: bool) -> tuple[list[ScatterResult], Problems]:
     sample_rate = 0.0 if job.subwords or not job.estimated_bytes else job.sample / job.estimated_bytes
     shared = ScatterJob(
-        job.work, job.plan, job.block_bytes, dict(job.fields), job.cleaning, sample_rate, job.seed, job.keep, job.compress
+        job.work,
+        job.plan,
+        job.block_bytes,
+        dict(job.fields),
+        job.cleaning,
+        sample_rate,
+        job.seed,
+        job.keep,
+        job.compress,
     )
     chunks = (chunk for source in job.sources for chunk in chunks_of(source, size=job.plan.part_bytes))
     tasks = [ScatterTask(number, chunk) for number, chunk in enumerate(chunks)]
@@ -215,7 +228,7 @@ def _subwords(job: MiningJob, parts: list[ScatterResult], progress: Progress) ->
         counter = read_subwords(job.subwords)
     else:
         names = [name for part in parts for name, _ in part.of_kind("sample")]
-        sample = list(read_sample(job.work, names))
+        sample = [scrub(text, job.scrub).text if job.scrub else text for text in read_sample(job.work, names)]
         progress.step(f"Learning subwords from {len(sample)} messages")
         counter = train_subwords(sample, vocabulary=job.vocabulary)
         del sample
@@ -270,9 +283,8 @@ def _merge(job: MiningJob, parts: list[ScatterResult], engine: Engine, progress:
     )
 
 
-def _extract(
-    job: MiningJob, indices: tuple[SegmentIndex, ...], engine: Engine, progress: Progress
-) -> tuple[Funnel, int]:
+def _extract(job: MiningJob, indices: tuple[SegmentIndex, ...], engine: Engine, progress: Progress) -> ExtractResult:
+    """The sum of all results."""
     digests = (_digest(job.out, SUBWORDS), _digest(job.work, REPEATED))
     shared = ExtractJob(
         job.work,
@@ -286,16 +298,17 @@ def _extract(
         job.unsafe,
         job.safety,
         job.whole,
+        job.scrub,
     )
     for kind in shared.kinds:
         job.out.subfolder(kind).make()
     progress.step("Mining", total=job.plan.bundles)
-    funnel, whole = Funnel(), 0
+    totals = ExtractResult(-1, Funnel())
 
     def add(result: ExtractResult) -> None:
-        nonlocal whole
-        funnel.add(result.funnel)
-        whole += result.whole
+        totals.funnel.add(result.funnel)
+        totals.whole += result.whole
+        totals.replaced = dict(Counter(totals.replaced) + Counter(result.replaced))
         progress.advance()
 
     markers = job.work.sizes()
@@ -311,7 +324,7 @@ def _extract(
     for result in engine.map(partial(extract_pairs, shared), remaining()):
         add(result)
     check_unchanged(job.out, shared.manifest)
-    return funnel, whole
+    return totals
 
 
 def _digest(folder: Folder, name: str) -> str:

@@ -5,7 +5,7 @@ one: what is in a shard, and in which row group, depends on its bucket alone.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
 from io import BytesIO
 from itertools import groupby
@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tertulia.artefacts.folders import ByteRange, Folder, read_json_from, write_json_to
 from tertulia.core.safety import Judges, SafetyConfig
@@ -28,6 +29,7 @@ from tertulia.corpus.mining.scatter import buckets_of
 from tertulia.corpus.mining.segments import SegmentIndex, read_segments
 from tertulia.corpus.mining.words import UnsafePhrases
 from tertulia.corpus.rules import MiningRules, UnsafeMode
+from tertulia.corpus.scrub import Kind, scrub_column
 from tertulia.corpus.trees import Funnel
 
 SUBWORDS = "subwords.model"
@@ -56,6 +58,8 @@ class ExtractJob:
     unsafe: UnsafeMode = "auto"
     safety: SafetyConfig = field(default_factory=SafetyConfig)
     whole: bool = False
+    scrub: tuple[Kind, ...] = ()
+    """Kinds of personal data to replace in the texts that are kept."""
 
     def segments(self, bundle: int) -> list[ByteRange]:
         """The segments of a bundle, in input order."""
@@ -80,6 +84,8 @@ class ExtractResult:
     """Dialogues from root to leaf, if requested."""
     sizes: dict[str, list[int]] = field(default_factory=dict)
     """Bytes of the shard of each bucket, by kind."""
+    replaced: dict[str, int] = field(default_factory=dict)
+    """Personal data in the messages that were kept, by kind."""
 
 
 class _Piece(NamedTuple):
@@ -100,10 +106,10 @@ def extract_pairs(job: ExtractJob, number: int) -> ExtractResult:
     def pair_tables(batch: FilteredMessages) -> Iterator[pa.Table]:
         yield pair_rows(batch, paths_to(batch.replies, batch.parent, context=job.rules.context))
 
-    filtered = _filter_pieces(job, table, pieces, result.funnel)
+    filtered = _filter_pieces(job, table, pieces, result)
     result.sizes[PAIRS], _ = _write_shards(job.out.subfolder(PAIRS), buckets, filtered, pair_tables, PAIR_SCHEMA)
     if job.whole:
-        filtered = _filter_pieces(job, table, pieces, Funnel())
+        filtered = _filter_pieces(job, table, pieces, ExtractResult(number, Funnel()))
         written = _write_shards(job.out.subfolder(WHOLE), buckets, filtered, _whole_tables, WHOLE_SCHEMA)
         result.sizes[WHOLE], result.whole = written
     write_json_to(job.work, marker_name(number), asdict(result), durable=True)
@@ -173,9 +179,9 @@ def _ordered(table: pa.Table, count: int) -> tuple[pa.Table, list[_Piece]]:
 
 
 def _filter_pieces(
-    job: ExtractJob, table: pa.Table, pieces: list[_Piece], funnel: Funnel
+    job: ExtractJob, table: pa.Table, pieces: list[_Piece], result: ExtractResult
 ) -> Iterator[tuple[int, FilteredMessages]]:
-    """Each piece, filtered, with its bucket; small ones are filtered together."""
+    """Each piece, filtered, with its bucket; small ones are filtered together. The counts are added to the result."""
     settings = FilterSettings(
         job.rules,
         load_length_filter(job.out, SUBWORDS, job.digests[0]),
@@ -190,9 +196,20 @@ def _filter_pieces(
         while position < len(pieces) and (position == first or pieces[position].end - start <= BATCH):
             position += 1
         batch = filter_messages(table.slice(start, pieces[position - 1].end - start), settings)
-        funnel.add(batch.funnel())
+        result.funnel.add(batch.funnel())
+        if job.scrub:
+            batch = _scrub(batch, job.scrub, result.replaced)
         for piece in pieces[first:position]:
             yield piece.bucket, batch.part(piece.start - start, piece.end - start)
+
+
+def _scrub(batch: FilteredMessages, kinds: tuple[Kind, ...], replaced: dict[str, int]) -> FilteredMessages:
+    """The batch without personal data in the texts that are kept, the only ones that are written."""
+    kept = to_arrow(batch.kept)
+    texts, counts = scrub_column(batch.texts.filter(kept), kinds)
+    for kind, count in counts.items():
+        replaced[kind] = replaced.get(kind, 0) + count
+    return replace(batch, texts=pc.replace_with_mask(batch.texts, kept, texts)) if counts else batch
 
 
 def _whole_tables(filtered: FilteredMessages) -> Iterator[pa.Table]:

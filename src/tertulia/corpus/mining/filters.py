@@ -261,9 +261,7 @@ def _check_words(reasons: _Reasons, texts: StringArray, plain: Flags, parent: In
     needed = remaining if settings.unsafe_phrases else replies.copy()
     needed[parent[replies]] = True
     words = word_hashes(texts, plain, np.flatnonzero(needed))
-    overlaps = overlaps_parent(
-        words, parent, replies, n=settings.rules.overlap_n, share=settings.rules.max_overlap
-    )
+    overlaps = overlaps_parent(words, parent, replies, n=settings.rules.overlap_n, share=settings.rules.max_overlap)
     reasons.remove(overlaps, "overlap")
     if settings.unsafe_phrases:
         reasons.remove(settings.unsafe_phrases.rows_with(words, len(texts)), "unsafe")

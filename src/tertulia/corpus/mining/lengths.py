@@ -9,7 +9,6 @@ encoded.
 """
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt

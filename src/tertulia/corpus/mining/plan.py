@@ -3,7 +3,7 @@
 Every part holds rows of every bucket, so the segments between reading and extracting are parts times buckets. With
 both of a fixed size they would grow with the square of the corpus. Therefore parts and buckets grow with the corpus as
 far as the memory of a worker allows, and where there would still be too many segments, a part is first divided into
-partitions of neighbouring buckets, and a second stage divides each partition further. Both stages then write about parts
+partitions of neighbouring buckets, and a second stage divides each of them. Both stages then write about parts
 times the square root of buckets.
 
 Who asks for many small buckets gets them, but they are read and filtered in bundles of neighbours, each about as large
