@@ -85,12 +85,13 @@ def measure_work(source: Path, model: Path | None, folder: Path, workers: int) -
     size = source.stat().st_size
     # Few segments per level, so that the second level, which this size does not need, is measured, too.
     layout, mining.make_plan = mining.make_plan, _two_levels
+    limit, driver._COMPRESSED = driver._COMPRESSED, 0  # as for the sizes that are computed from it
     try:
         config = MineConfig(source=str(source), out=folder / "out", subwords=model)
         steps = Steps(folder / "out")
         outcome = mine(config, steps)
     finally:
-        mining._engine, mining.make_plan = before, layout
+        mining._engine, mining.make_plan, driver._COMPRESSED = before, layout, limit
     results = sum(file.stat().st_size for file in (folder / "out" / "pairs").iterdir())
     per_gb = {f"{stage}_cpu_seconds_per_gb": engine.cpu[stage] / size * GIGABYTE for stage in STAGES.values()}
     for kind in ("messages", "hashes", "merged"):
