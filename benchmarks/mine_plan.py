@@ -85,12 +85,13 @@ def measure_work(source: Path, model: Path | None, folder: Path, workers: int) -
     size = source.stat().st_size
     # Few segments per level, so that the second level, which this size does not need, is measured, too.
     layout, mining.make_plan = mining.make_plan, _two_levels
+    limit, driver._COMPRESSED = driver._COMPRESSED, 0  # as for the sizes that are computed from it
     try:
         config = MineConfig(source=str(source), out=folder / "out", subwords=model)
         steps = Steps(folder / "out")
         outcome = mine(config, steps)
     finally:
-        mining._engine, mining.make_plan = before, layout
+        mining._engine, mining.make_plan, driver._COMPRESSED = before, layout, limit
     results = sum(file.stat().st_size for file in (folder / "out" / "pairs").iterdir())
     per_gb = {f"{stage}_cpu_seconds_per_gb": engine.cpu[stage] / size * GIGABYTE for stage in STAGES.values()}
     for kind in ("messages", "hashes", "merged"):
@@ -100,7 +101,7 @@ def measure_work(source: Path, model: Path | None, folder: Path, workers: int) -
 
 def _two_levels(total: int, *, block_bytes: int, memory: int, buckets: int | None) -> Layout:
     plan = make_plan(total, block_bytes=block_bytes, memory=memory, buckets=buckets)
-    return Layout(plan.part_bytes, plan.buckets, 8, plan.ranges)
+    return Layout(plan.part_bytes, plan.buckets, plan.bundles, 8, plan.ranges)
 
 
 def simulate_here(size: int, model: str, engine: str) -> None:
@@ -135,9 +136,9 @@ def simulate(size: int, model: Path, engine: str) -> dict[str, float]:
     plan = make_plan(size, block_bytes=16 << 20)
     parts = -(-size // plan.part_bytes)
     merges = -(-parts // plan.partitions) * plan.partitions if plan.partitions else 0
-    segments = parts * (plan.segments + plan.ranges) + (-(-parts // plan.partitions) * plan.buckets if merges else 0)
+    segments = parts * (plan.segments + plan.ranges) + (-(-parts // plan.partitions) * plan.bundles if merges else 0)
     counts = {"parts": parts, "ranges": plan.ranges, "merges": merges, "buckets": plan.buckets, "segments": segments}
-    return counts | {"tasks": parts + plan.ranges + merges + plan.buckets} | figures
+    return counts | {"tasks": parts + plan.ranges + merges + plan.bundles} | figures
 
 
 def predict(size: int, work: dict[str, float], plan: dict[str, float], nodes: int, cores: int) -> dict[str, float]:

@@ -71,7 +71,7 @@ def find_repeats(job: RepeatsJob, number: int) -> Any:
 
 def merge(job: MergeJob, task: MergeTask) -> MergeResult:
     """The file and the marker of a partition of some parts."""
-    count = job.plan.first_bucket(task.partition + 1) - job.plan.first_bucket(task.partition)
+    count = len(job.plan.bundles_in(task.partition))
     files = slice(task.group * job.plan.partitions, (task.group + 1) * job.plan.partitions)
     size = int(np.diff(job.index.offsets[files, task.partition : task.partition + 2]).sum())
     file = _sparse(job.folder, task.name, 500 + size, count)
@@ -80,10 +80,11 @@ def merge(job: MergeJob, task: MergeTask) -> MergeResult:
 
 
 def extract_pairs(job: ExtractJob, number: int) -> ExtractResult:
-    """The shard and the marker of a bucket, after every segment was looked up."""
+    """The shards and the marker of a bundle of buckets, after every segment was looked up."""
     messages = sum(end - start for _, start, end in job.segments(number)) // 100
     removed = dict.fromkeys(Funnel().removed, messages // 20)
     result = ExtractResult(number, Funnel(messages, removed, messages // 3, messages // 3))
-    result.sizes[PAIRS] = _sparse(job.out.subfolder(PAIRS), shard_name(number), 100_000, 1).size
+    folder = job.out.subfolder(PAIRS)
+    result.sizes[PAIRS] = [_sparse(folder, shard_name(b), 100_000, 1).size for b in job.plan.buckets_in(number)]
     write_json_to(job.work, marker_name(number), asdict(result))
     return result

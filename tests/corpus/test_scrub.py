@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.core.dialogue import Dialogue, Evidence, Persona, Turn, exchanges
-from tertulia.corpus.scrub import KINDS, PLACEHOLDERS, ScrubMaker, scrub, scrub_column
+from tertulia.corpus.scrub import KINDS, PLACEHOLDERS, scrub, scrub_column
+from tertulia.corpus.scrub_step import ScrubMaker
 
 PERSONAL = {
     "email": """ana@example.org | j.doe+news@mail.example.co.uk | BOB_77@Example.COM | x@y.io | josé.núñez@correo.es

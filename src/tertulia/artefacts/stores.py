@@ -54,7 +54,7 @@ def filesystem(url: str) -> tuple[Any, str]:
 
 
 def _install(package: str) -> str:
-    return "pip install 'tertulia[stores]'" if package != "gcsfs" else "pip install gcsfs"
+    return f"pip install {package}" if package in ("gcsfs", "huggingface_hub") else "pip install 'tertulia[stores]'"
 
 
 @contextmanager

@@ -214,9 +214,13 @@ def _with_one_source(options: Mapping[str, Any]) -> dict[str, object]:
 
 def _print_trees(config: MineConfig, outcome: MineOutcome, as_json: bool) -> None:
     if as_json:
-        print_json(asdict(outcome.funnel) | {"damaged_lines": outcome.problems.count, "out": str(config.out)})
+        replaced = {"replaced": outcome.replaced} if config.scrub else {}
+        figures = asdict(outcome.funnel) | {"damaged_lines": outcome.problems.count} | replaced
+        print_json(figures | {"out": str(config.out)})
     else:
         print_table(("", "messages"), outcome.funnel.steps())
+        if config.scrub:
+            print_table(("replaced", ""), list(outcome.replaced.items()))
         plot = open_folder(config.out).location("funnel.svg") if is_url(config.out) else Path(config.out) / "funnel.svg"
         out.print(f"Wrote the pairs to {outcome.pairs} and a plot to {plot}", markup=False)
     print_problems(outcome.problems)

@@ -11,6 +11,7 @@ from tertulia.core.progress import Progress
 from tertulia.core.reply import Ask
 from tertulia.corpus.config import ReadConfig
 from tertulia.corpus.load import load_dialogues
+from tertulia.corpus.origin import record_origin
 from tertulia.corpus.silver.generate import SilverConfig, silver_exchanges
 from tertulia.corpus.silver.sources import grounded_dialogues
 from tertulia.corpus.silver.written import ReplyGenerator, WrittenPrompt
@@ -55,6 +56,7 @@ def ranking_set(settings: TestSetConfig, *, as_json: bool) -> None:
             bars.step("Drawing contexts and distractors")
             items = make_test_set(dialogues, settings)
             save_test_set(items, settings.out)
+    record_origin(settings.out, command="testset", source=settings.target)
     if settings.triples:
         if as_json:
             print_json({"out": str(settings.out), "triples": count})

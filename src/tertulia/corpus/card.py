@@ -17,11 +17,12 @@ import pyarrow.compute as pc
 
 from tertulia import __version__
 from tertulia.artefacts.files import atomic_write, fingerprint, open_bytes, read_json
+from tertulia.artefacts.folders import Folder
 from tertulia.core.config import Cli, Config
 from tertulia.corpus.catalog import RECORD
-from tertulia.corpus.history import HISTORY, HistoryStep, read_history
+from tertulia.corpus.history import HISTORY, HistoryStep, mining_step, read_history
 from tertulia.corpus.load import SAMPLE
-from tertulia.corpus.mining.pairs import is_mined, shards
+from tertulia.corpus.mining.pairs import PAIRS, is_mined, shards
 from tertulia.corpus.shards import open_parquet
 
 CARD = "README.md"
@@ -76,6 +77,19 @@ def write_card(folder: Path, *, licence: str = "") -> bool:
         return False
     facts = facts_of(folder, licence=licence)
     with atomic_write(path) as unfinished:
+        unfinished.write_text(_marked(render(facts)), encoding="utf-8")
+    return True
+
+
+def write_card_to_store(mined: Folder) -> bool:
+    """The same for what was mined into a store, by its funnel alone."""
+    if CARD in mined.sizes() and not _is_own(mined.read(CARD).decode("utf-8", "replace")):
+        return False
+    place = mined.location()
+    step = mining_step(mined)
+    files = [f"{PAIRS}/{name}" for name in sorted(mined.subfolder(PAIRS).sizes()) if name.endswith(".parquet")]
+    facts = CardFacts(place.rstrip("/").rpartition("/")[2], _UNKNOWN, {"train": step.kept}, {"train": files}, [step])
+    with mined.write(CARD) as unfinished:
         unfinished.write_text(_marked(render(facts)), encoding="utf-8")
     return True
 

@@ -19,13 +19,15 @@ from tertulia.core.progress import Progress, Silent
 from tertulia.corpus.config import ReadConfig
 from tertulia.corpus.engines.base import Engine
 from tertulia.corpus.load import holds
+from tertulia.corpus.origin import record_origin
 from tertulia.corpus.parts import CorpusPart, merge_problems, parts_of, read_dialogues, read_exchanges
 from tertulia.corpus.readers.base import JSON_LINES, AnyReader, Holds, Item, Reader
 from tertulia.corpus.readers.files import create_text
 from tertulia.corpus.readers.messages import merge_turns, repeats_role
 from tertulia.corpus.registry import READERS
 from tertulia.corpus.scale import WorkerConfig, concatenate, open_engine, working_folder
-from tertulia.corpus.scrub import KINDS, Kind, ScrubStep
+from tertulia.corpus.scrub import KINDS, Kind
+from tertulia.corpus.scrub_step import ScrubStep
 from tertulia.corpus.write import check_target, save_dialogues, save_exchanges
 
 T = TypeVar("T", bound=Item)
@@ -98,7 +100,12 @@ class _ChangeStep:
 
 def convert_corpus(config: ConvertConfig, progress: Progress | None = None) -> Converted:
     """Convert a corpus; the file or folder appears only when it is complete."""
-    progress = progress or Silent()
+    converted = _convert(config, progress or Silent())
+    record_origin(config.out, command="convert", source=config.target)
+    return converted
+
+
+def _convert(config: ConvertConfig, progress: Progress) -> Converted:
     own = holds(config.target, split=config.split, format=config.format)
     to = config.to or ("tertulia" if own == "dialogues" else "exchanges")
     reader: AnyReader = READERS.get(to)

@@ -26,6 +26,7 @@ from tertulia.corpus.config import ReadConfig
 from tertulia.corpus.engines.base import Engine
 from tertulia.corpus.history import HISTORY, HistoryStep, read_history, settings_of, write_history
 from tertulia.corpus.load import holds
+from tertulia.corpus.origin import record_origin
 from tertulia.corpus.parts import CorpusPart, batches, merge_problems, parts_of, read_part
 from tertulia.corpus.readers.base import Holds, Item
 from tertulia.corpus.scale import WORK, Ending, WorkerConfig, encode_item, open_engine, open_lines, working_folder
@@ -187,6 +188,7 @@ def publish(config: DeriveConfig, work: Path, counts: DeriveCounts, *, command: 
         licence=licence_of(config.target, before),
     )
     write_history(config.out, before, step)
+    record_origin(config.out, command=command, source=config.target)
     write_card(config.out)
 
 

@@ -13,7 +13,8 @@ from tertulia.corpus.custom_rules import RuleMaker
 from tertulia.corpus.derived import DeriveConfig, DeriveCounts, Removed, StepMaker, derive, tags_of
 from tertulia.corpus.expression import Condition, parse
 from tertulia.corpus.readers.base import Item
-from tertulia.corpus.scrub import KINDS, Kind, ScrubMaker
+from tertulia.corpus.scrub import KINDS, Kind
+from tertulia.corpus.scrub_step import ScrubMaker
 from tertulia.corpus.tag import make_taggers
 from tertulia.corpus.taggers import TAGGERS, Tagger
 

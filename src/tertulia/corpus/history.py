@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tertulia import __version__
 from tertulia.artefacts.files import read_json, write_json
+from tertulia.artefacts.folders import Folder, open_folder, read_json_from
 from tertulia.artefacts.manifest import MANIFEST
 from tertulia.core.config import Config
 from tertulia.core.dialogue import Json
@@ -59,17 +60,18 @@ def read_history(target: str | Path) -> list[HistoryStep]:
     path = Path(target)
     folder = path if path.is_dir() else path.parent
     if is_mined(folder):
-        return [_mining(folder)]
+        return [mining_step(open_folder(folder))]
     file = folder / HISTORY
     return [HistoryStep(**step) for step in read_json(file)["steps"]] if file.is_file() else []
 
 
-def _mining(folder: Path) -> HistoryStep:
+def mining_step(folder: Folder) -> HistoryStep:
     """What the funnel of a mined folder says; `read` and `removed` are messages, `kept` are pairs."""
-    funnel = read_json(folder / FUNNEL)
-    manifest = read_json(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
+    files = folder.sizes()
+    funnel = read_json_from(folder, FUNNEL)
+    manifest = read_json_from(folder, MANIFEST) if MANIFEST in files else {}
     names = [Path(str(source.get("path") or source.get("name") or "")).name for source in manifest.get("inputs", [])]
-    erased = read_json(folder / _ERASED)["erasures"] if (folder / _ERASED).is_file() else []
+    erased = read_json_from(folder, _ERASED)["erasures"] if _ERASED in files else []
     return HistoryStep(
         "mine",
         ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else ""),
@@ -77,6 +79,7 @@ def _mining(folder: Path) -> HistoryStep:
         funnel["messages"],
         funnel["pairs"],
         {reason: n for reason, n in funnel["removed"].items() if n},
+        funnel.get("replaced", {}),
         damaged_lines=funnel.get("damaged lines", 0),
         erasures=[str(erasure.get("when", "")) for erasure in erased],
         version=str(funnel.get("version", "")),

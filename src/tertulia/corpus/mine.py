@@ -2,7 +2,7 @@
 
 `corpus.mining` does the work on any engine; this module has the config, the engine's choice and the outcome. The folder
 contains `pairs/` (shards, one row per reply), `whole/` and `pairs.parquet` on request, `funnel.json`, `subwords.model`,
-`config.toml` and `manifest.json`, and `_work/` until the job is done.
+`config.toml`, `manifest.json` and a dataset card, and `_work/` until the job is done.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -30,6 +30,7 @@ from tertulia.core.dialogue import Json, Message
 from tertulia.core.errors import DataError, Interrupted, UsageError
 from tertulia.core.progress import Progress, Silent
 from tertulia.core.safety import SafetyConfig
+from tertulia.corpus.card import write_card, write_card_to_store
 from tertulia.corpus.engines.base import Engine, InProcess
 from tertulia.corpus.engines.pool import Pool
 from tertulia.corpus.engines.ray import RayEngine
@@ -44,6 +45,7 @@ from tertulia.corpus.mining.schemas import FIELDS, Cleaning, get_schema
 from tertulia.corpus.mining.sources import find_sources
 from tertulia.corpus.mining.threads import MIN_BYTES
 from tertulia.corpus.rules import MiningRules, UnsafeMode
+from tertulia.corpus.scrub import KINDS, Kind
 from tertulia.corpus.shards import write_parquet
 from tertulia.corpus.subwords import read_subwords
 from tertulia.corpus.trees import Funnel
@@ -52,8 +54,8 @@ DIALOGUES = "pairs.parquet"
 LOCK = "lock"
 _SHARD = re.compile(r"\d{5,}\.parquet")
 _WORKING_FILE = re.compile(
-    r"(?:part|bucket)-\d{5,}\.json|(?:messages|hashes|sample)-\d{5,}-\d{5,}\.arrow|"
-    r"merged-\d{5,}-\d{5,}\.(?:arrow|json)|(?:repeated|threads|links-\d{5,})\.npy|(?:sample|stdin)\.jsonl"
+    r"(?:part|bucket|bundle)-\d{5,}\.json|(?:messages|hashes|sample)-\d{5,}-\d{5,}\.arrow|"
+    r"merged-\d{5,}-\d{5,}\.(?:arrow|json)|(?:repeated|repeats|threads|links-\d{5,})\.npy|(?:sample|stdin)\.jsonl"
 )
 _LOCK_FILE = re.compile(LOCK)
 """Names of what mining writes: a folder may hold other files, too, which it must not touch."""
@@ -114,6 +116,11 @@ class MineConfig(MiningRules):
     """Reddit: keep only the text before an edit note."""
     links: Literal["rule", "cut"] = "rule"
     """Remove messages that contain a link (rule), or only the link (cut)."""
+    scrub: bool = False
+    """Replace personal data (e-mail and IP addresses, phone numbers, keys, cards, postal addresses) in the texts by
+    placeholders; user names and fields of --keep stay."""
+    kinds: Annotated[tuple[Kind, ...], Cli("--kind")] = KINDS
+    """Kind of personal data to replace with --scrub; repeat the option for more."""
     whole: bool = False
     """Also write complete dialogues, from root to leaf."""
     dialogues: bool = False
@@ -166,6 +173,8 @@ class MineOutcome:
     """The Parquet file with one dialogue per reply if requested, otherwise the folder of shards."""
     whole: int = 0
     """Dialogues from root to leaf, if requested."""
+    replaced: dict[str, int] = field(default_factory=dict)
+    """Personal data that was replaced, by kind, if requested."""
 
 
 def mine(config: MineConfig, progress: Progress | None = None) -> MineOutcome:
@@ -253,7 +262,7 @@ def _mine(config: MineConfig, out: Folder, progress: Progress) -> None:
     if not (started and FUNNEL in out.sizes()):
         with closing(_engine(config, job)) as engine:
             result = run_stages(job, engine, progress, strict=config.strict)
-        _write_funnel(out, result)
+        _write_funnel(out, result, scrubbed=config.scrub)
     _finish(config, out, progress)
     _remove_files(out.subfolder(WORK), _WORKING_FILE)
 
@@ -281,6 +290,10 @@ def _finish(config: MineConfig, out: Folder, progress: Progress) -> None:
             write_parquet(read_pairs(config.out), config.out / DIALOGUES)
     with out.write("config.toml") as file:
         save(config, file)
+    if isinstance(config.out, Path):
+        write_card(config.out)
+    else:
+        write_card_to_store(out)
 
 
 def outcome_of(target: Path | str) -> MineOutcome:
@@ -294,7 +307,7 @@ def outcome_of(target: Path | str) -> MineOutcome:
         pairs: Path | str = dialogues if dialogues.is_file() else target / PAIRS
     else:
         pairs = folder.location(PAIRS)
-    return MineOutcome(funnel, problems, record["subwords"], pairs, record["whole"])
+    return MineOutcome(funnel, problems, record["subwords"], pairs, record["whole"], record.get("replaced", {}))
 
 
 def _engine(config: MineConfig, job: MiningJob) -> Engine:
@@ -334,6 +347,7 @@ def _job(config: MineConfig, out: Folder, *, work: Folder | None = None) -> Mini
         unsafe=config.unsafe,
         safety=safety_of(config),
         whole=config.whole,
+        scrub=config.kinds if config.scrub else (),
     )
 
 
@@ -376,10 +390,10 @@ def _manifest(job: MiningJob) -> dict[str, Json]:
         "buckets": job.plan.buckets,
         "block bytes": job.block_bytes,
         "layout": job.plan.as_json(),
-    }
+    } | ({"scrub": list(job.scrub)} if job.scrub else {})
 
 
-def _write_funnel(out: Folder, result: MiningResult) -> None:
+def _write_funnel(out: Folder, result: MiningResult, *, scrubbed: bool) -> None:
     record = asdict(result.funnel) | {
         "whole": result.whole,
         "damaged lines": result.problems.count,
@@ -387,6 +401,8 @@ def _write_funnel(out: Folder, result: MiningResult) -> None:
         "subwords": result.subwords,
         "version": __version__,
     }
+    if scrubbed:
+        record["replaced"] = dict(result.replaced.most_common())
     write_json_to(out, FUNNEL, record, durable=True)
 
 

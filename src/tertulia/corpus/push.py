@@ -16,6 +16,7 @@ from tertulia.corpus.config import ReadConfig
 from tertulia.corpus.derived import DeriveCounts, collect_shards, run_steps
 from tertulia.corpus.history import HistoryStep, read_history, settings_of, write_history
 from tertulia.corpus.load import holds
+from tertulia.corpus.origin import record_origin
 from tertulia.corpus.parts import parts_of
 from tertulia.corpus.scale import WORK, WorkerConfig, open_engine, working_folder
 
@@ -52,6 +53,7 @@ def push_corpus(config: PushConfig, progress: Progress | None = None) -> DeriveC
         )
         write_history(config.out, steps, step)
         write_card(config.out, licence=licence)
+        record_origin(config.out, command="push", source=config.target)
     return counts
 
 

@@ -10,14 +10,11 @@ import ipaddress
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
-from tertulia.corpus.derived import Removed, with_texts
-from tertulia.corpus.readers.base import Item
+from tertulia.corpus.mining.columns import strings_to_arrow
 
 Kind = Literal["key", "email", "card", "ip", "phone", "address"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -213,41 +210,4 @@ def scrub_column(texts: Any, kinds: Sequence[Kind] = KINDS) -> tuple[Any, Counte
         changed.append(result.text)
     if not counts:
         return texts, counts
-    return pc.replace_with_mask(texts, suspicious, pa.array(changed, texts.type)), counts
-
-
-@dataclass(frozen=True, slots=True)
-class ScrubMaker:
-    """Makes the step that replaces personal data."""
-
-    kinds: tuple[Kind, ...] = KINDS
-
-    @property
-    def columns(self) -> dict[str, str]:
-        """It writes no tags."""
-        return {}
-
-    def make(self) -> "ScrubStep":
-        """The step."""
-        return ScrubStep(self.kinds)
-
-
-class ScrubStep:
-    """Replaces personal data in the texts of turns, personas and evidence."""
-
-    def __init__(self, kinds: tuple[Kind, ...]) -> None:
-        self.kinds = kinds
-        self.changes: Counter[str] = Counter()
-
-    def __call__(self, items: Sequence[Item], /) -> list[Item | Removed]:
-        """The items without personal data."""
-        return [self.change(item) for item in items]
-
-    def change(self, item: Item) -> Item:
-        """One item without personal data."""
-        return with_texts(item, self._scrub)
-
-    def _scrub(self, text: str) -> str:
-        result = scrub(text, self.kinds)
-        self.changes.update(result.counts)
-        return result.text
+    return pc.replace_with_mask(texts, suspicious, strings_to_arrow(changed).cast(texts.type)), counts

@@ -50,6 +50,6 @@ def config(forum: Path, out: Path, **more: Any) -> MineConfig:
 
 
 def fingerprint(out: Path) -> dict[str, str]:
-    """Hashes of all files of a run except the settings, which name the folder and the engine."""
-    files = sorted(f for f in out.rglob("*") if f.is_file() and f.name != "config.toml")
+    """Hashes of all files of a run except the settings and the card, which name the folder."""
+    files = sorted(f for f in out.rglob("*") if f.is_file() and f.name not in ("config.toml", "README.md"))
     return {str(f.relative_to(out)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}

@@ -7,7 +7,7 @@ import pytest
 
 from tertulia.cli.main import run as tertulia
 from tertulia.core.config import resolve
-from tertulia.core.errors import ConfigError
+from tertulia.core.errors import ConfigError, UsageError
 from tertulia.corpus.load import load_dialogues
 from tertulia.corpus.mine import MineConfig
 from tertulia.corpus.mining.pairs import read_whole
@@ -77,3 +77,26 @@ def test_fields_are_kept_from_the_record_or_its_meta_as_json(tmp_path: Path) -> 
 def test_what_is_kept_in_any_case_cannot_be_asked_for() -> None:
     with pytest.raises(ConfigError, match="time is kept in any case"):
         resolve(MineConfig, overrides={"keep": ["score,time"]})
+
+
+def test_personal_data_is_replaced_where_it_is_kept_and_the_card_counts_it(tmp_path: Path) -> None:
+    texts = ("does anybody know how to reach her", "write to ana.b@example.de about the tea", "or call +49 30 1234567")
+    records = [
+        {"id": f"m{i}", "thread": "t", "author": "p", "text": text} | ({"parent": f"m{i - 1}"} if i else {})
+        for i, text in enumerate(texts)
+    ]
+    removed = {"id": "r", "thread": "t", "parent": "m0", "author": "tidy_bot", "text": "mail me at bot@example.de now"}
+    (tmp_path / "x.jsonl").write_bytes(lines([*records, removed]))
+    settings = {"scrub": True, "whole": True, "dialogues": True, "min_letters": 0.2}
+    outcome = run(str(tmp_path / "x.jsonl"), tmp_path / "out", **settings)
+    assert outcome.replaced == {"email": 1, "phone": 1}  # once each, however many contexts hold it; not the removed one
+    pairs, whole = list(load_dialogues(tmp_path / "out")), list(read_whole(tmp_path / "out"))
+    assert [turn.text for turn in pairs[-1].turns] == [texts[0], "write to [EMAIL] about the tea", "or call [PHONE]"]
+    assert whole[0].turns == pairs[-1].turns
+    assert list(load_dialogues(tmp_path / "out" / "pairs.parquet")) == pairs
+    assert not any(b"ana.b" in file.read_bytes() for file in (tmp_path / "out").rglob("*") if file.is_file())
+    card = (tmp_path / "out" / "README.md").read_text()
+    for line in ("| removed: bot | 1 |", "| replaced: email | 1 |", "| read | 4 |", "| kept | 2 |", "path: "):
+        assert line in card.replace("path:\n    - ", "path: ")
+    with pytest.raises(UsageError, match="scrub"):
+        run(str(tmp_path / "x.jsonl"), tmp_path / "out", **settings | {"scrub": False})

@@ -37,7 +37,7 @@ def test_working_files_grow_with_the_corpus_and_not_with_its_square() -> None:
         layout = make_plan(size, block_bytes=BLOCK)
         parts = 1 + size // layout.part_bytes
         groups = -(-parts // layout.partitions) if layout.partitions else 0
-        return parts * (layout.segments + layout.ranges) + groups * layout.buckets
+        return parts * (layout.segments + layout.ranges) + groups * layout.bundles
 
     assert segments(2000 * GIGABYTE) / 2000 < 20 * segments(20 * GIGABYTE) / 20
     assert segments(341 * GIGABYTE) < 1_500_000  # 900 million with a bucket per 8 MiB and a part per 16 MiB
@@ -59,6 +59,18 @@ def test_two_levels_give_the_same_bytes_as_one(
         mine(config(forum, tmp_path), InterruptAfter("Merging", 4))
     merged = list((tmp_path / "_work").glob("merged-*.json"))
     assert len(merged) == 4
+    mine(config(forum, tmp_path))
+    assert results(tmp_path) == expected
+
+
+def test_small_buckets_in_bundles_give_the_same_bytes(
+    forum: Path, tmp_path: Path, expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "MIN_BUNDLES", 3)
+    assert make_plan(4 << 20, block_bytes=1 << 18, buckets=8).bundles == 3
+    with pytest.raises(Interrupted):
+        mine(config(forum, tmp_path), InterruptAfter("Mining", 2))
+    assert len(list((tmp_path / "_work").glob("bundle-*.json"))) == 2
     mine(config(forum, tmp_path))
     assert results(tmp_path) == expected
 

@@ -198,5 +198,5 @@ def test_markers_describe_the_files_written(forum: Path, tmp_path: Path) -> None
     chunks = [scatter.ScatterResult.from_json(json.loads(p.read_text())) for p in sorted(work.glob("part-*.json"))]
     assert sum(chunk.messages for chunk in chunks) == 20_000
     assert all(chunk.is_intact(sizes) for chunk in chunks)
-    buckets = [json.loads(p.read_text()) for p in work.glob("bucket-*.json")]
+    buckets = [json.loads(p.read_text()) for p in work.glob("bundle-*.json")]
     assert sum(b["funnel"]["messages"] for b in buckets) == 20_000

@@ -3,8 +3,12 @@
 import functools
 import gzip
 import http.server
+import json
 import logging
+import os
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,7 +96,7 @@ def test_an_interrupted_run_in_a_store_continues_and_gives_the_bytes_of_a_disk(
         with pytest.raises(Interrupted):
             mine(settings(corpus, url), InterruptAfter(title, after))
     assert "funnel.json" not in open_folder(url).sizes()
-    assert len([name for name in open_folder(f"{url}/_work").sizes() if name.startswith("bucket")]) == 2
+    assert len([name for name in open_folder(f"{url}/_work").sizes() if name.startswith("bundle")]) == 2
     outcome = mine(settings(corpus, url, workers=2))
     assert outcome.pairs == "s3://corpora/out/pairs"
     assert results(downloaded(store, url, tmp_path / "copy")) == expected
@@ -161,10 +165,21 @@ def test_an_address_without_messages_is_a_clear_error(store: Any, tmp_path: Path
     assert not (tmp_path / "out").exists()
 
 
-def test_a_missing_package_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "gcsfs", None)
-    with pytest.raises(MissingExtra, match="pip install gcsfs"):
-        mine(config(tmp_path / "x", tmp_path / "out", source="gs://bucket/x.jsonl", subwords=None))
+@pytest.mark.parametrize(
+    ("package", "url", "advice"),
+    [
+        ("gcsfs", "gs://bucket/x.jsonl", "pip install gcsfs"),
+        ("huggingface_hub", "hf://datasets/o/n/x.jsonl", "pip install huggingface_hub"),
+        ("s3fs", "s3://bucket/x.jsonl", r"pip install 'tertulia\[stores\]'"),
+    ],
+)
+def test_a_missing_package_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, url: str, advice: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    filesystem.cache_clear()
+    with pytest.raises(MissingExtra, match=advice):
+        mine(config(tmp_path / "x", tmp_path / "out", source=url, subwords=None))
 
 
 @pytest.mark.parametrize(
@@ -190,6 +205,59 @@ def test_files_of_a_web_server_are_mined_like_files(corpus: Path, tmp_path: Path
         server.shutdown()
     assert outcome.funnel.messages == 500
     assert outcome.problems.count == 0
+
+
+class _Hub(http.server.BaseHTTPRequestHandler):
+    """As much of the Hugging Face hub as its client asks for: one dataset of one file."""
+
+    content = b""
+
+    def do_HEAD(self) -> None:
+        self._answer(self.content, {"X-Repo-Commit": "0" * 40, "ETag": '"e"'})
+
+    def do_GET(self) -> None:
+        if "/resolve/" in self.path:
+            first, last = self.headers.get("Range", "bytes=0-").removeprefix("bytes=").split("-")
+            part = self.content[int(first) : int(last) + 1 if last else None]
+            return self._answer(part, {"Content-Range": f"bytes {first}-{last}/{len(self.content)}"}, 206)
+        if "/tree/" in self.path:
+            return self._answer(json.dumps([self._file()]).encode())
+        return self._answer(json.dumps({"id": "o/n", "sha": "0" * 40, "siblings": [], "tags": []}).encode())
+
+    def do_POST(self) -> None:
+        asked = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        self._answer(json.dumps([self._file()] if "x.jsonl" in asked else []).encode())
+
+    def _file(self) -> dict[str, Any]:
+        return {"type": "file", "path": "x.jsonl", "size": len(self.content), "oid": "1" * 40}
+
+    def _answer(self, body: bytes, headers: dict[str, str] | None = None, code: int = 200) -> None:
+        self.send_response(code)
+        for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, *args: object) -> None: ...
+
+
+def test_a_dataset_of_the_hugging_face_hub_is_mined_like_a_file(corpus: Path, tmp_path: Path) -> None:
+    """By the hub's own client, which takes its address from the environment when it is imported."""
+    text = b"".join(corpus.read_bytes().splitlines(keepends=True)[:500])
+    (tmp_path / "x.jsonl").write_bytes(text)
+    model = ("--subwords", str(corpus.with_name("subwords.model")))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("Hub", (_Hub,), {"content": text})) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        hub = {"HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "HF_HOME": str(tmp_path / "hf"), "HF_TOKEN": ""}
+        for source, out in (("hf://datasets/o/n/x.jsonl", "hub"), (str(tmp_path / "x.jsonl"), "disk")):
+            command = [sys.executable, "-m", "tertulia", "corpus", "mine", source, "--out", str(tmp_path / out), *model]
+            done = subprocess.run(command, env=os.environ | hub, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+        server.shutdown()
+    assert results(tmp_path / "hub") == results(tmp_path / "disk")
+    (source,) = json.loads((tmp_path / "hub" / MANIFEST).read_text())["inputs"]
+    assert source["size"] == len(text)
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):

@@ -1,8 +1,8 @@
 """What was made from a mined corpus: found by the records that splits, runs and judgements keep of their data.
 
-The `config.toml` of a split or a run names its data by the path; the manifest of a judged run also has its digest.
-Whatever names the corpus, or something made from it, is derived. A file on its own (a test set, a conversion) keeps no
-such record: such files near the corpus are reported as not searched, until the user names them.
+The `config.toml` of a split or a run names its data by the path; the manifest of a judged run also has its digest; test
+sets, conversions and filtered corpora have a record of their origin (`corpus.origin`). Whatever names the corpus, or
+something made from it, is derived. Other files near the corpus are reported as not searched, until the user names them.
 """
 
 import os
@@ -17,6 +17,7 @@ from tertulia.artefacts.manifest import MANIFEST
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError
 from tertulia.corpus.load import files_of
+from tertulia.corpus.origin import with_origin
 from tertulia.corpus.readers.base import ENDINGS, OTHER_ENDINGS
 
 CONFIG = "config.toml"
@@ -78,6 +79,7 @@ def find_derived(
     records = {folder: list(_recorded(folder)) for folder in folders}
     # A folder that holds the corpus is a project, whatever its records name, and not made from the corpus.
     waiting = [folder for folder in folders if records[folder] and not _is_in(corpus.resolve(), folder.resolve())]
+    _add_recorded(folders, lineage, tainted, tainted_digests, look_in)
     while named := [folder for folder in waiting if _names(folder, records[folder], tainted, tainted_digests, look_in)]:
         for folder in named:
             tainted.add(folder.resolve())
@@ -89,12 +91,30 @@ def find_derived(
                 lineage.data += files
                 tainted_digests |= digests_of(folder, files)
         waiting = [folder for folder in waiting if folder not in named]
+        _add_recorded(folders, lineage, tainted, tainted_digests, look_in)
     inside = {corpus, *given, *lineage.data, *(Path(derived.path) for derived in lineage.artefacts)}
     searched = {path.resolve() for path in inside}
     lineage.unknown = [
         file for folder in folders for file in _loose(folder) if searched.isdisjoint(_with_parents(file.resolve()))
     ]
     return lineage
+
+
+def _add_recorded(
+    folders: Sequence[Path], lineage: Lineage, tainted: set[Path], tainted_digests: set[str], look_in: Sequence[Path]
+) -> None:
+    """Add what has a record of its origin that names erased data, or something that was added."""
+    recorded = [(made, named) for folder in folders for made, named in with_origin(folder)]
+    while derived := [
+        made
+        for made, named in recorded
+        if made.resolve() not in tainted and _names(made, named, tainted, tainted_digests, look_in)
+    ]:
+        for made in derived:
+            files = [made] if made.is_file() else sorted(file for file in made.rglob("*") if file.is_file())
+            tainted.add(made.resolve())
+            lineage.data += files
+            tainted_digests |= digests_of(made)
 
 
 def _with_parents(path: Path) -> tuple[Path, ...]:

@@ -28,6 +28,7 @@ from tertulia.artefacts.manifest import MANIFEST
 from tertulia.core.config import Cli, Config
 from tertulia.core.errors import DataError, MissingFile, UsageError
 from tertulia.core.progress import Progress, Silent
+from tertulia.corpus.card import CARD, write_card
 from tertulia.corpus.chatlogs.stats import chatlog_stats
 from tertulia.corpus.erase import shards as mined
 from tertulia.corpus.erase.files import FileSearch, rewrite_file, search_file, search_text
@@ -242,6 +243,9 @@ class _Eraser:
         verification = self.verify(lineage, artefacts=left)
         result = replace(result, folders=removed, verification=verification)
         self._record(result)
+        for folder in dict.fromkeys((self.folder, *(place.parent for place in self._places(lineage)))):
+            if (folder / CARD).is_file():
+                write_card(folder)  # its counts are others now
         return result
 
     def preview(self, look_in: Sequence[Path]) -> Verification:

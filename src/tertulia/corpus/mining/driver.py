@@ -7,6 +7,7 @@ written last, is there.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -48,6 +49,7 @@ from tertulia.corpus.mining.segments import SegmentIndex, index_of
 from tertulia.corpus.mining.sources import Source, chunks_of
 from tertulia.corpus.mining.threads import ADVICE, THREADS, find_threads, links_name, list_links, thread_hashes
 from tertulia.corpus.rules import MiningRules, UnsafeMode
+from tertulia.corpus.scrub import Kind, scrub
 from tertulia.corpus.subwords import SubwordCounter, read_subwords, train_subwords
 from tertulia.corpus.trees import Funnel
 
@@ -55,6 +57,8 @@ WORK = "_work"
 _LARGE = 1 << 30
 """Bytes of input above which restarting the workers after reading costs less than the memory they hold on to."""
 
+_COMPRESSED = 32 << 30
+"""Bytes of input above which the working files on a disk are compressed."""
 _STRAGGLER = 8
 """A task that is this many times as large as others is worth a word."""
 _MAX_THREADLESS = 400_000
@@ -83,6 +87,8 @@ class MiningJob:
     unsafe: UnsafeMode = "auto"
     safety: SafetyConfig = field(default_factory=SafetyConfig)
     whole: bool = False
+    scrub: tuple[Kind, ...] = ()
+    """Kinds of personal data to replace."""
 
     @property
     def work(self) -> Folder:
@@ -94,6 +100,11 @@ class MiningJob:
         """About how many bytes of JSON lines there are."""
         return sum(source.estimated_bytes for source in self.sources)
 
+    @property
+    def compress(self) -> bool:
+        """Whether working files are compressed: a tenth of the CPU time, for a quarter of their size."""
+        return not self.out.is_local or self.estimated_bytes > _COMPRESSED
+
 
 @dataclass(slots=True)
 class MiningResult:
@@ -103,6 +114,7 @@ class MiningResult:
     problems: Problems
     subwords: int
     whole: int
+    replaced: Counter[str]
 
 
 def run_stages(job: MiningJob, engine: Engine, progress: Progress, *, strict: bool = False) -> MiningResult:
@@ -113,16 +125,24 @@ def run_stages(job: MiningJob, engine: Engine, progress: Progress, *, strict: bo
     indices = _merge(job, parts, engine, progress)
     if job.estimated_bytes > _LARGE:
         engine.restart_workers()
-    funnel, whole = _extract(job, indices, engine, progress)
+    totals = _extract(job, indices, engine, progress)
     if isinstance(job.out, DiskFolder):
         job.out.remove_unfinished()  # left by a node that was lost on the way
-    return MiningResult(funnel, problems, counter.vocabulary, whole)
+    return MiningResult(totals.funnel, problems, counter.vocabulary, totals.whole, Counter(totals.replaced))
 
 
 def _scatter(job: MiningJob, engine: Engine, progress: Progress, strict: bool) -> tuple[list[ScatterResult], Problems]:
     sample_rate = 0.0 if job.subwords or not job.estimated_bytes else job.sample / job.estimated_bytes
     shared = ScatterJob(
-        job.work, job.plan, job.block_bytes, dict(job.fields), job.cleaning, sample_rate, job.seed, job.keep
+        job.work,
+        job.plan,
+        job.block_bytes,
+        dict(job.fields),
+        job.cleaning,
+        sample_rate,
+        job.seed,
+        job.keep,
+        job.compress,
     )
     chunks = (chunk for source in job.sources for chunk in chunks_of(source, size=job.plan.part_bytes))
     tasks = [ScatterTask(number, chunk) for number, chunk in enumerate(chunks)]
@@ -208,7 +228,7 @@ def _subwords(job: MiningJob, parts: list[ScatterResult], progress: Progress) ->
         counter = read_subwords(job.subwords)
     else:
         names = [name for part in parts for name, _ in part.of_kind("sample")]
-        sample = list(read_sample(job.work, names))
+        sample = [scrub(text, job.scrub).text if job.scrub else text for text in read_sample(job.work, names)]
         progress.step(f"Learning subwords from {len(sample)} messages")
         counter = train_subwords(sample, vocabulary=job.vocabulary)
         del sample
@@ -237,7 +257,7 @@ def _index(parts: Iterable[ScatterResult], kind: str) -> SegmentIndex:
 
 
 def _merge(job: MiningJob, parts: list[ScatterResult], engine: Engine, progress: Progress) -> tuple[SegmentIndex, ...]:
-    """Where the buckets are, after a second level if the plan has one."""
+    """Where the bundles are, after a second level if the plan has one."""
     index, partitions = _index(parts, "messages"), job.plan.partitions
     if not partitions:
         return (index,)
@@ -254,7 +274,7 @@ def _merge(job: MiningJob, parts: list[ScatterResult], engine: Engine, progress:
             else:
                 yield task
 
-    for result in engine.map(partial(merge, MergeJob(job.work, job.plan, index)), remaining()):
+    for result in engine.map(partial(merge, MergeJob(job.work, job.plan, index, job.compress)), remaining()):
         done[result.task] = result
         progress.advance()
     return tuple(
@@ -263,9 +283,8 @@ def _merge(job: MiningJob, parts: list[ScatterResult], engine: Engine, progress:
     )
 
 
-def _extract(
-    job: MiningJob, indices: tuple[SegmentIndex, ...], engine: Engine, progress: Progress
-) -> tuple[Funnel, int]:
+def _extract(job: MiningJob, indices: tuple[SegmentIndex, ...], engine: Engine, progress: Progress) -> ExtractResult:
+    """The sum of all results."""
     digests = (_digest(job.out, SUBWORDS), _digest(job.work, REPEATED))
     shared = ExtractJob(
         job.work,
@@ -279,23 +298,24 @@ def _extract(
         job.unsafe,
         job.safety,
         job.whole,
+        job.scrub,
     )
     for kind in shared.kinds:
         job.out.subfolder(kind).make()
-    progress.step("Mining", total=job.plan.buckets)
-    funnel, whole = Funnel(), 0
+    progress.step("Mining", total=job.plan.bundles)
+    totals = ExtractResult(-1, Funnel())
 
     def add(result: ExtractResult) -> None:
-        nonlocal whole
-        funnel.add(result.funnel)
-        whole += result.whole
+        totals.funnel.add(result.funnel)
+        totals.whole += result.whole
+        totals.replaced = dict(Counter(totals.replaced) + Counter(result.replaced))
         progress.advance()
 
     markers = job.work.sizes()
     sizes = {kind: job.out.subfolder(kind).sizes() for kind in shared.kinds}
 
     def remaining() -> Iterator[int]:
-        for number in range(job.plan.buckets):
+        for number in range(job.plan.bundles):
             if marker_name(number) in markers and (previous := finished_extract(shared, number, sizes)):
                 add(previous)
             else:
@@ -304,7 +324,7 @@ def _extract(
     for result in engine.map(partial(extract_pairs, shared), remaining()):
         add(result)
     check_unchanged(job.out, shared.manifest)
-    return funnel, whole
+    return totals
 
 
 def _digest(folder: Folder, name: str) -> str:

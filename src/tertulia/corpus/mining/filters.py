@@ -7,6 +7,7 @@ because a message is charged to the first reason that applies.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ from tertulia.corpus.mining.columns import (
 from tertulia.corpus.mining.forest import first_of_each, link_parents, message_keys, with_descendants
 from tertulia.corpus.mining.hashing import Hashes, is_in_sorted
 from tertulia.corpus.mining.lengths import LengthFilter
-from tertulia.corpus.mining.words import UnsafePhrases, shared_with_parent, word_hashes
+from tertulia.corpus.mining.words import UnsafePhrases, overlaps_parent, word_hashes
 from tertulia.corpus.rules import MAX_QUOTE_SEARCH, REASONS, URL_PATTERN, MiningRules, UnsafeMode, without_quotes
 from tertulia.corpus.trees import STRUCTURAL, Funnel
 
@@ -49,6 +50,8 @@ _HASHES = (("text_hash", pa.uint64()), ("thread_hash", pa.uint64()))
 COLUMNS = pa.schema([*((name, pa.string()) for name in _TEXTS), *_KEPT, *_HASHES])
 """Messages between the stages; `text_hash` is that of the original text, quotes included, and `kept` a JSON object of
 fields that were asked for."""
+_squash_parent = lru_cache(maxsize=32)(squash)
+"""Many replies may quote one long message."""
 KEPT = 0
 CODES = {reason: code for code, reason in enumerate((*STRUCTURAL, *REASONS, "subtree"), 1)}
 
@@ -86,6 +89,8 @@ class FilteredMessages:
     """Code of the removal reason; KEPT where the row stays."""
     duplicates: int
     """Messages dropped beforehand because their id occurs earlier in the thread."""
+    rows: Ints
+    """Where each was in the batch."""
 
     @property
     def kept(self) -> Flags:
@@ -96,6 +101,26 @@ class FilteredMessages:
     def replies(self) -> Ints:
         """Kept rows with a parent; the parent is then kept too."""
         return np.flatnonzero(self.kept & (self.parent < len(self.parent)))
+
+    def part(self, start: int, end: int) -> "FilteredMessages":
+        """The messages that were in these rows of the batch, which hold complete threads."""
+        first, last = np.searchsorted(self.rows, (start, end)).tolist()
+        if last - first == len(self.rows):
+            return self
+        own = slice(first, last)
+        parent = self.parent[own]
+        return FilteredMessages(
+            self.ids[own],
+            self.threads[own],
+            self.authors[own],
+            self.texts[own],
+            self.times[own],
+            self.kept_fields[own],
+            np.where(parent < len(self.parent), parent - first, last - first),
+            self.reasons[own],
+            0,
+            self.rows[own],
+        )
 
     def funnel(self) -> Funnel:
         """How many messages each reason removed."""
@@ -123,7 +148,7 @@ def filter_messages(table: pa.Table, settings: FilterSettings) -> FilteredMessag
     """Apply all rules to a batch of complete threads, whose messages come in corpus order."""
     keys = message_keys(numbers_of(table["thread_hash"]), contiguous(table["id"]))
     first = first_of_each(keys)
-    duplicates = 0
+    duplicates, rows = 0, np.arange(len(keys)) if first is None else first
     if first is not None:
         table, keys, duplicates = table.take(to_arrow(first)), keys[first], len(keys) - len(first)
     column = {name: contiguous(table[name]) for name in COLUMNS.names}
@@ -158,6 +183,7 @@ def filter_messages(table: pa.Table, settings: FilterSettings) -> FilteredMessag
         links.parent,
         reasons.codes,
         duplicates,
+        rows,
     )
 
 
@@ -172,7 +198,7 @@ def _remove_quotes(texts: StringArray, parent: Ints) -> StringArray:
         return trimmed
     own = texts.filter(to_arrow(quoting)).to_pylist()
     quoted, position = np.unique(parent[quoting], return_inverse=True)
-    parents = [squash(text) for text in texts.take(to_arrow(quoted)).to_pylist()]
+    parents = texts.take(to_arrow(quoted)).to_pylist()
     unquoted = [without_quotes_of(text, parents[i]) for text, i in zip(own, position.tolist(), strict=True)]
     return pc.replace_with_mask(trimmed, to_arrow(quoting), strings_to_arrow(unquoted))
 
@@ -186,8 +212,9 @@ def _may_begin_line(raw: Texts, positions: Ints) -> Flags:
 
 
 def without_quotes_of(text: str, parent: str) -> str:
-    """`rules.without_quotes` for a parent without superfluous white space; most quote in
-    their first line only, and take a short way.
+    """`rules.without_quotes`, with a short way for the many that quote in their first line only.
+
+    A line that occurs in the parent as it stands occurs there without superfluous white space, too.
 
     >>> without_quotes_of("> the oven  light\\nmine too!", "it was the oven light again")
     'mine too!'
@@ -195,8 +222,9 @@ def without_quotes_of(text: str, parent: str) -> str:
     first, _, rest = text.partition("\n")
     if ">" in rest or not first.startswith(">") or len(parent) >= MAX_QUOTE_SEARCH:
         return without_quotes(text, parent)
-    quoted = squash(first.lstrip("> "))
-    return (rest if quoted and quoted in parent else text).strip()
+    bare = first.lstrip("> ").strip()
+    is_quote = bare and (bare in parent or squash(bare) in _squash_parent(parent))
+    return (rest if is_quote else text).strip()
 
 
 def _check_characters(texts: StringArray, min_letters: float) -> tuple[Flags, Flags, Flags]:
@@ -233,9 +261,8 @@ def _check_words(reasons: _Reasons, texts: StringArray, plain: Flags, parent: In
     needed = remaining if settings.unsafe_phrases else replies.copy()
     needed[parent[replies]] = True
     words = word_hashes(texts, plain, np.flatnonzero(needed))
-    shared, total = shared_with_parent(words, parent, replies, n=settings.rules.overlap_n)
-    share = np.divide(shared, total, out=np.zeros(len(total)), where=total > 0)
-    reasons.remove(share > settings.rules.max_overlap, "overlap")
+    overlaps = overlaps_parent(words, parent, replies, n=settings.rules.overlap_n, share=settings.rules.max_overlap)
+    reasons.remove(overlaps, "overlap")
     if settings.unsafe_phrases:
         reasons.remove(settings.unsafe_phrases.rows_with(words, len(texts)), "unsafe")
 

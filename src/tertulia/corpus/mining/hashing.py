@@ -12,7 +12,7 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
-from tertulia.corpus.mining.columns import Bytes, Ints, StringArray, flags_of, texts_of
+from tertulia.corpus.mining.columns import Bytes, Ints, StringArray, Texts, blocks, flags_of, texts_of
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -45,6 +45,8 @@ _WEIGHTS = _fixed_numbers(64, start=2)
 _POWERS, _INVERSES = _powers(_FACTOR), _powers(pow(_FACTOR, -1, 1 << 64))
 _MANY = 1 << 12
 """From this many values on, `is_in_sorted` filters before it searches."""
+_LOW_BITS = (1 << 20) - 1
+"""Of a hash, those that `may_be_among` looks at."""
 _SHORT = 64
 """The first bytes of a word, which are hashed eight at a time."""
 _PADDING = np.zeros(8, np.uint8)
@@ -87,8 +89,7 @@ def hash_runs(data: Bytes, starts: Ints, ends: Ints) -> Hashes:
 
 def hash_words(data: Bytes, starts: Ints, ends: Ints) -> Hashes:
     """A different hash with the same contract, faster for short runs."""
-    # A view with a stride of one byte: eights[i] holds the eight bytes from position i on.
-    eights = np.ndarray((len(data) + 1,), "<u8", np.concatenate([data, _PADDING]), strides=(1,))
+    eights = _eights(data)
     sizes = ends - starts
     hashes = (eights[starts] & _LOW_BYTES[np.minimum(sizes, 8)]) * _WEIGHTS[0] + sizes.astype(np.uint64) * _WEIGHTS[1]
     longer = np.flatnonzero(sizes > 8)  # most words end here; each round keeps only those that continue
@@ -116,12 +117,41 @@ def hash_texts(array: StringArray) -> Hashes:
     return hashes
 
 
+def hash_contents(array: StringArray) -> Hashes:
+    """Another hash of each text, eight bytes at a time: faster, for columns of long texts without nulls."""
+    return np.concatenate([_hash_contents(texts_of(array[part])) for part in blocks(len(array))])
+
+
+def _hash_contents(texts: Texts) -> Hashes:
+    eights = _eights(texts.data)
+    counts = (texts.sizes + 7) >> 3
+    edges = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    place = np.arange(edges[-1]) - np.repeat(edges[:-1], counts)
+    values = eights[np.repeat(texts.offsets[:-1], counts) + 8 * place]
+    rows = np.flatnonzero(counts)
+    values[edges[1:][rows] - 1] &= _LOW_BYTES[texts.sizes[rows] - 8 * (counts[rows] - 1)]
+    sums = np.zeros(len(counts), np.uint64)
+    if len(rows):
+        sums[rows] = np.add.reduceat(mix(values ^ (place.view(np.uint64) * _WEIGHTS[0])), edges[rows])
+    return mix(sums + texts.sizes.view(np.uint64) * _WEIGHTS[1])
+
+
+def _eights(data: Bytes) -> Hashes:
+    """A view with a stride of one byte: [i] holds the eight bytes from position i on."""
+    return np.ndarray((len(data) + 1,), "<u8", np.concatenate([data, _PADDING]), strides=(1,))
+
+
 def combine(*parts: Hashes) -> Hashes:
     """One hash of several; their order matters."""
+    return mix(weighted_sum(*parts))
+
+
+def weighted_sum(*parts: Hashes) -> Hashes:
+    """The same before it is mixed: enough where the parts are mixed and the result is only compared."""
     total = parts[0] * _WEIGHTS[0]
     for i, part in enumerate(parts[1:], 1):
-        total = total + part * _WEIGHTS[i % 63]
-    return mix(total)
+        total += part * _WEIGHTS[i % 63]
+    return total
 
 
 def is_in_sorted(values: Hashes, ordered: Hashes) -> npt.NDArray[np.bool_]:
@@ -131,13 +161,22 @@ def is_in_sorted(values: Hashes, ordered: Hashes) -> npt.NDArray[np.bool_]:
     if len(values) < _MANY:
         return np.asarray(ordered[index_in_sorted(values, ordered)] == values)
     # Most values do not occur. A bitmap of the lowest bits, which fits into the cache, rules them out without a search.
-    seen = np.zeros(_MANY * 256, np.bool_)
-    low = np.uint64(len(seen) - 1)
-    seen[ordered & low] = True
-    occurs: npt.NDArray[np.bool_] = seen[values & low]
+    occurs = may_be_among(values, ordered)
     possible = values[occurs]
     occurs[occurs] = ordered[index_in_sorted(possible, ordered)] == possible
     return occurs
+
+
+def may_be_among(values: Hashes, others: Hashes) -> npt.NDArray[np.bool_]:
+    """Whether each value has the lowest bits of one of the others: never false for one that is among them."""
+    seen = np.zeros(_LOW_BITS + 1, np.bool_)
+    seen[low_bits(others, _LOW_BITS)] = True
+    return np.asarray(seen[low_bits(values, _LOW_BITS)])
+
+
+def low_bits(values: Hashes, mask: int) -> Ints:
+    """Some of the bits as an index; NumPy takes signed indices only, and would convert unsigned ones slowly."""
+    return (values & np.uint64(mask)).view(np.int64)
 
 
 def index_in_sorted(values: Hashes, ordered: Hashes) -> Ints:

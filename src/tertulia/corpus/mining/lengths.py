@@ -9,20 +9,31 @@ encoded.
 """
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import sentencepiece
 
 from tertulia.artefacts.folders import Folder
-from tertulia.corpus.mining.columns import Flags, Ints, StringArray, Texts, are_blanks, blocks, runs_in_rows, texts_of
-from tertulia.corpus.mining.hashing import Hashes, hash_words
+from tertulia.corpus.mining.columns import (
+    Flags,
+    Ints,
+    StringArray,
+    Texts,
+    are_blanks,
+    blocks,
+    runs_in_rows,
+    sum_in_rows,
+    texts_of,
+    to_arrow,
+)
+from tertulia.corpus.mining.hashing import Hashes, hash_words, low_bits
 
 _BLANK = "\u2581"
 """SentencePiece's symbol for a space."""
 _CACHE_SIZE = 1 << 20
-"""Words whose counts are cached, each in the slot given by its hash; a new word evicts the old one of its slot."""
+"""Words whose counts are cached, each in the slot given by the lowest bits of its hash; a new word evicts the old one
+of its slot. An entry is the hash with the count in its 16 lowest bits, which the slot tells: one look for both."""
 _MAX_COUNT = 0xFFFF
 """Counts are capped here; `high` must not exceed it."""
 _PROBES = ("a few  plain words, and then some more", "Don't! 10,000 times (or so)...\n\nno", " x\ty ")
@@ -33,8 +44,7 @@ class LengthFilter:
 
     def __init__(self, model: bytes) -> None:
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        self._cached_hashes: Hashes = np.zeros(_CACHE_SIZE, np.uint64)
-        self._cached_counts = np.zeros(_CACHE_SIZE, np.uint16)
+        self._cache: Hashes = np.zeros(_CACHE_SIZE, np.uint64)
         self.word_by_word = self._is_word_by_word()
 
     def out_of_bounds(self, array: StringArray, plain: Flags, *, low: int, high: int) -> Flags:
@@ -46,49 +56,55 @@ class LengthFilter:
         if not self.word_by_word:
             return _outside(self._encode_texts(array), low, high)
         texts = texts_of(array)
-        starts, ends, rows = runs_in_rows(~are_blanks(texts.data), texts.offsets)
-        least = np.bincount(rows, minlength=len(array))
-        most = np.bincount(rows, weights=ends - starts, minlength=len(array)).astype(np.int64) + least
-        outside, undecided = _decide(least, most, plain, low, high)
-        if undecided.any():
-            chosen = undecided[rows]
-            checked = self._check_words(texts, starts[chosen], ends[chosen], rows[chosen], plain, low, high)
-            outside[undecided] = checked[undecided]
+        # One for every character that is not blank and one for every word: at most one more than all characters.
+        outside, undecided = _decide(_count_words(texts), texts.sizes + 1, plain, low, high)
+        rows = np.flatnonzero(undecided)
+        if len(rows):
+            outside[rows] = self._check_words(texts_of(array.take(to_arrow(rows))), plain[rows], low, high)
         return outside
 
-    def _check_words(
-        self, texts: Texts, starts: Ints, ends: Ints, rows: Ints, plain: Flags, low: int, high: int
-    ) -> Flags:
-        """The same for rows whose words have to be looked up, with bounds tightened by the cached counts."""
-
-        def sum_by_row(values: npt.NDArray[Any]) -> Ints:
-            return np.bincount(rows, weights=values, minlength=len(plain)).astype(np.int64)
-
+    def _check_words(self, texts: Texts, plain: Flags, low: int, high: int) -> Flags:
+        """The same for rows whose words have to be looked up: the bounds get tighter with the counts in the cache, then
+        with those of new words that occur repeatedly, and only where that is not enough with those of all words."""
+        starts, ends, rows = runs_in_rows(~are_blanks(texts.data), texts.offsets)
+        row_offsets = np.searchsorted(starts, texts.offsets)
         hashes = hash_words(texts.data, starts, ends)
-        slots = (hashes & np.uint64(_CACHE_SIZE - 1)).astype(np.int64)
-        counts, cached = self._cached_counts[slots], self._cached_hashes[slots] == hashes
-        least, most = sum_by_row(np.where(cached, counts, 1)), sum_by_row(np.where(cached, counts, ends - starts + 1))
-        outside, undecided = _decide(least, most, plain, low, high)
-        new = np.flatnonzero(~cached & undecided[rows])
-        if len(new):
-            counts[new] = self._encode_words(texts, starts[new], ends[new], hashes[new])
-            return np.where(undecided, _outside(sum_by_row(counts), low, high), outside)
-        return np.where(undecided, _outside(least, low, high), outside)  # all words cached: least is the exact count
+        counts, counted = self._cached(hashes)
+        for occurrences in (2, 1, 0):
+            least = sum_in_rows(np.where(counted, counts, 1), row_offsets)
+            most = least + sum_in_rows(np.where(counted, 0, ends - starts), row_offsets)
+            outside, undecided = _decide(least, most, plain, low, high)
+            new = np.flatnonzero(~counted & undecided[rows])
+            if not len(new):  # an undecided row has all its words counted, so that both bounds are its count
+                break
+            distinct, first, inverse, times = np.unique(
+                hashes[new], return_index=True, return_inverse=True, return_counts=True
+            )
+            chosen = times >= occurrences
+            spans = new[first[chosen]]
+            learned = np.zeros(len(distinct), np.int32)
+            learned[chosen] = self._encode_words(texts, starts[spans], ends[spans], distinct[chosen])
+            counts[new], counted[new] = learned[inverse], chosen[inverse]
+        return np.where(undecided, _outside(least, low, high), outside)
+
+    def _cached(self, hashes: Hashes) -> tuple[npt.NDArray[np.int32], Flags]:
+        """Subwords of each word, and which words are in the cache."""
+        entries = self._cache[low_bits(hashes, _CACHE_SIZE - 1)]
+        counts = (entries & np.uint64(_MAX_COUNT)).astype(np.int32)
+        return counts, (entries ^ hashes) <= np.uint64(_MAX_COUNT)
 
     def _encode_texts(self, array: StringArray) -> Ints:
         return np.array([len(pieces) for pieces in self._processor.encode(array.to_pylist(), num_threads=1)], np.int64)
 
-    def _encode_words(self, texts: Texts, starts: Ints, ends: Ints, hashes: Hashes) -> npt.NDArray[np.uint16]:
+    def _encode_words(self, texts: Texts, starts: Ints, ends: Ints, hashes: Hashes) -> npt.NDArray[np.int32]:
         """Subwords of each word; the counts go into the cache."""
-        distinct, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
         data = texts.data.tobytes()
-        spans = zip(starts[first].tolist(), ends[first].tolist(), strict=True)
-        pieces = self._processor.encode([data[a:b] for a, b in spans], num_threads=1)
-        lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
-        counts = np.minimum(lengths, _MAX_COUNT).astype(np.uint16)
-        slots = (distinct & np.uint64(_CACHE_SIZE - 1)).astype(np.int64)
-        self._cached_hashes[slots], self._cached_counts[slots] = distinct, counts
-        return counts[inverse]
+        words = [data[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+        lengths = map(len, self._processor.encode(words, num_threads=1))
+        counts = np.minimum(np.fromiter(lengths, np.int64, len(words)), _MAX_COUNT)
+        entries = (hashes & ~np.uint64(_MAX_COUNT)) | counts.astype(np.uint64)
+        self._cache[low_bits(hashes, _CACHE_SIZE - 1)] = entries
+        return counts.astype(np.int32)
 
     def _is_word_by_word(self) -> bool:
         """Whether no subword crosses a space, so that a text has the sum of its words' subwords."""
@@ -111,6 +127,16 @@ def _decide(least: Ints, most: Ints, plain: Flags, low: int, high: int) -> tuple
     """Rows that are certainly out of bounds, and rows that the bounds on their counts leave undecided."""
     outside = (most < low) | (least > high)
     return outside, ~plain | (~outside & ((least < low) | (most > high)))
+
+
+def _count_words(texts: Texts) -> Ints:
+    """How many runs of other characters than blanks each row has."""
+    begins = ~are_blanks(texts.data)
+    first = texts.offsets[:-1][texts.sizes > 0]
+    at_start = begins[first]
+    begins[1:] &= ~begins[:-1]
+    begins[first] = at_start
+    return sum_in_rows(begins, texts.offsets)
 
 
 def _outside(counts: Ints, low: int, high: int) -> Flags:

@@ -8,6 +8,7 @@ lines are damaged and why.
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import orjson
 
 from tertulia.core.dialogue import Json
@@ -21,8 +22,6 @@ else:
 
 _SURROGATES = re.compile(rb"\\u[dD](?:[89abAB]..(?:\\u[dD][c-fC-F]..)?|[c-fC-F]..)", re.DOTALL)
 """An escaped surrogate pair, or a single surrogate."""
-_SURROGATE = re.compile(rb"\\u[dD]")
-"""The start of either: quick to find out that there is none."""
 
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -56,7 +55,7 @@ def parse_lines(block: bytes, schema: Schema, cleaning: Cleaning) -> ParsedBlock
     except pl.exceptions.PolarsError:
         return _parse_line_by_line(block, schema, cleaning)
     complete = not frame["id"].null_count() and not frame["text"].null_count()
-    if complete and not (_SURROGATE.search(block) and _has_zeros(frame) and _has_lone_surrogate(block)):
+    if complete and not (_may_have_surrogates(block) and _has_zeros(frame) and _has_lone_surrogate(block)):
         return ParsedBlock(frame, [])
     return _parse_line_by_line(block, schema, cleaning)
 
@@ -67,6 +66,14 @@ def _may_have_long_line(block: bytes) -> bool:
     return len(block) > MAX_LINE and any(
         block.find(b"\n", start, start + half) < 0 for start in range(0, len(block) - half, half)
     )
+
+
+def _may_have_surrogates(block: bytes) -> bool:
+    """Whether the start of an escaped surrogate is somewhere."""
+    data = np.frombuffer(block, np.uint8)
+    escapes = np.flatnonzero(data[:-2] == ord("\\"))
+    escapes = escapes[data[escapes + 1] == ord("u")]
+    return bool(((data[escapes + 2] | 32) == ord("d")).any())
 
 
 def _has_zeros(frame: "pl.DataFrame") -> bool:

@@ -1,4 +1,4 @@
-"""Between reading and extracting, for a large corpus: one partition of some parts, divided into its buckets.
+"""Between reading and extracting, for a large corpus: one partition of some parts, divided into its bundles.
 
 See `plan` for why. A task reads as much as a part holds, from as many parts as there are partitions, and writes one
 file; rows keep the order of the input.
@@ -10,7 +10,7 @@ from tertulia.artefacts.folders import Folder, read_json_from, write_json_to
 from tertulia.corpus.mining.columns import numbers_of
 from tertulia.corpus.mining.filters import COLUMNS
 from tertulia.corpus.mining.plan import Layout
-from tertulia.corpus.mining.scatter import buckets_of
+from tertulia.corpus.mining.scatter import bundles_of
 from tertulia.corpus.mining.segments import (
     SegmentFile,
     SegmentIndex,
@@ -29,6 +29,8 @@ class MergeJob:
     plan: Layout
     index: SegmentIndex
     """The partitions in the files of the parts."""
+    compress: bool = True
+    """Whether the messages are compressed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +61,16 @@ class MergeResult:
 
 
 def merge(job: MergeJob, task: MergeTask) -> MergeResult:
-    """Divide one partition of a group of files into buckets."""
-    plan, first = job.plan, job.plan.first_bucket(task.partition)
-    count = plan.first_bucket(task.partition + 1) - first
+    """Divide one partition of a group of files into bundles of buckets."""
+    plan, bundles = job.plan, job.plan.bundles_in(task.partition)
     files = slice(task.group * plan.partitions, (task.group + 1) * plan.partitions)
     ranges = SegmentIndex(job.index.names[files], job.index.offsets[files]).ranges(task.partition)
     blocks: list[SortedBlock] = []
-    for piece in ranges:  # one by one: the rows are in memory once, in the order of the buckets
-        table = read_segments(job.folder, [piece], COLUMNS)
-        blocks.append(
-            sort_block(table, buckets_of(numbers_of(table["thread_hash"]), plan.buckets) - first, count=count)
-        )
-    if not blocks:
-        table = read_segments(job.folder, [], COLUMNS)
-        blocks.append(sort_block(table, buckets_of(numbers_of(table["thread_hash"]), 1), count=count))
-    file = write_segments(job.folder, task.name, blocks)
+    for pieces in [[piece] for piece in ranges] or [[]]:  # one by one: the rows are in memory once, in their new order
+        table = read_segments(job.folder, pieces, COLUMNS)
+        own = bundles_of(numbers_of(table["thread_hash"]), plan) - bundles.start
+        blocks.append(sort_block(table, own, count=len(bundles)))
+    file = write_segments(job.folder, task.name, blocks, compress=job.compress)
     write_json_to(job.folder, task.marker, asdict(file))
     return MergeResult(task, file)
 

@@ -3,8 +3,11 @@
 Every part holds rows of every bucket, so the segments between reading and extracting are parts times buckets. With
 both of a fixed size they would grow with the square of the corpus. Therefore parts and buckets grow with the corpus as
 far as the memory of a worker allows, and where there would still be too many segments, a part is first divided into
-partitions of neighbouring buckets, and a second stage divides each partition into its buckets. Both stages then write
-about parts times the square root of buckets.
+partitions of neighbouring buckets, and a second stage divides each of them. Both stages then write about parts
+times the square root of buckets.
+
+Who asks for many small buckets gets them, but they are read and filtered in bundles of neighbours, each about as large
+as a bucket would be by default: what a task costs however small it is, is paid once per bundle.
 """
 
 from dataclasses import dataclass
@@ -20,6 +23,8 @@ _SMALL_COUNT = 512
 """Buckets grow with the corpus from this many on."""
 _PARTS = 64
 """Parts grow with the corpus from this many on."""
+MIN_BUNDLES = 16
+"""As many bundles there are at least, if there are as many buckets: work for all cores, of a small corpus too."""
 MAX_SEGMENTS = 1 << 20
 """Segments of one level: from here on a second level costs less."""
 
@@ -32,32 +37,49 @@ class Layout:
     """Bytes of input that one task reads, and sorts by segment before it writes."""
     buckets: int
     """Shards of the results; each holds whole threads."""
+    bundles: int
+    """Ranges of neighbouring buckets; each is extracted by one task."""
     partitions: int
-    """Into how many ranges of buckets a part is divided first; 0 if it is divided into buckets at once."""
+    """Into how many ranges of bundles a part is divided first; 0 if it is divided into bundles at once."""
     ranges: int
     """Ranges of text hashes, in which repeated texts are counted."""
 
     @property
     def segments(self) -> int:
         """Into how many segments a part is divided."""
-        return self.partitions or self.buckets
+        return self.partitions or self.bundles
 
-    def first_bucket(self, partition: int) -> int:
-        """The first bucket of a partition; of the partition after the last one, the number of buckets."""
-        return -(-partition * self.buckets // self.partitions)
+    def buckets_in(self, bundle: int) -> range:
+        """The buckets of a bundle.
 
-    def partition_of(self, bucket: int) -> int:
-        """The partition of a bucket.
-
-        >>> plan = Layout(1, buckets=10, partitions=3, ranges=1)
-        >>> [plan.partition_of(n) for n in range(10)], [plan.first_bucket(p) for p in range(4)]
-        ([0, 0, 0, 0, 1, 1, 1, 2, 2, 2], [0, 4, 7, 10])
+        >>> plan = Layout(1, buckets=10, bundles=4, partitions=3, ranges=1)
+        >>> [list(plan.buckets_in(bundle)) for bundle in range(4)]
+        [[0, 1, 2], [3, 4], [5, 6, 7], [8, 9]]
         """
-        return bucket * self.partitions // self.buckets
+        return _range(bundle, self.bundles, self.buckets)
+
+    def bundles_in(self, partition: int) -> range:
+        """The bundles of a partition.
+
+        >>> plan = Layout(1, buckets=10, bundles=4, partitions=3, ranges=1)
+        >>> [list(plan.bundles_in(partition)) for partition in range(3)], [plan.partition_of(n) for n in range(4)]
+        ([[0, 1], [2], [3]], [0, 0, 1, 2])
+        """
+        return _range(partition, self.partitions, self.bundles)
+
+    def partition_of(self, bundle: int) -> int:
+        """The partition of a bundle."""
+        return bundle * self.partitions // self.bundles
 
     def as_json(self) -> dict[str, Json]:
         """For the manifest: a run with another layout cannot use the working files."""
-        return {"part bytes": self.part_bytes, "partitions": self.partitions, "ranges": self.ranges}
+        bundles = {"bundles": self.bundles} if self.bundles != self.buckets else {}
+        return {"part bytes": self.part_bytes, "partitions": self.partitions, "ranges": self.ranges} | bundles
+
+
+def _range(number: int, parts: int, total: int) -> range:
+    """Those of `total` things that are in one of about equal parts."""
+    return range(-(-number * total // parts), -(-(number + 1) * total // parts))
 
 
 def make_plan(total: int, *, block_bytes: int, memory: int = MEMORY, buckets: int | None = None) -> Layout:
@@ -74,6 +96,9 @@ def make_plan(total: int, *, block_bytes: int, memory: int = MEMORY, buckets: in
     """
     part_bytes = block_bytes * max(1, min(total // _PARTS, memory // 4) // block_bytes)
     bucket_bytes = max(_SMALL_BUCKET, min(total // _SMALL_COUNT, memory // 8))
-    buckets = buckets or 1 + total // bucket_bytes
-    too_many = (1 + total // part_bytes) * buckets > MAX_SEGMENTS
-    return Layout(part_bytes, buckets, isqrt(buckets - 1) + 1 if too_many else 0, 1 + total // (2 * memory))
+    tasks = 1 + total // bucket_bytes
+    buckets = buckets or tasks
+    bundles = min(buckets, max(tasks, MIN_BUNDLES))
+    too_many = (1 + total // part_bytes) * bundles > MAX_SEGMENTS
+    partitions = isqrt(bundles - 1) + 1 if too_many else 0
+    return Layout(part_bytes, buckets, bundles, partitions, 1 + total // (2 * memory))

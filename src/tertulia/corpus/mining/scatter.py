@@ -18,7 +18,7 @@ from tertulia.core.dialogue import Json
 from tertulia.core.lazy import LazyModule
 from tertulia.corpus.mining.columns import Ints, StringArray, contiguous, to_arrow
 from tertulia.corpus.mining.filters import COLUMNS
-from tertulia.corpus.mining.hashing import Hashes, combine, hash_texts, mix
+from tertulia.corpus.mining.hashing import Hashes, combine, hash_contents, hash_texts, mix
 from tertulia.corpus.mining.plan import Layout
 from tertulia.corpus.mining.reading import Block, read_chunk
 from tertulia.corpus.mining.schemas import Cleaning
@@ -33,6 +33,8 @@ else:
 HASHES = pa.schema([("text", pa.uint64()), ("key", pa.uint64())])
 """The hash of a text, and the key of its message."""
 _EXAMPLES = 5
+_FORMAT = 2
+"""Of the files of a part: those of another one are written again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class ScatterJob:
     seed: int
     keep: tuple[str, ...] = ()
     """More fields to keep."""
+    compress: bool = True
+    """Whether the messages are compressed; not needed to read them again."""
     thread_hashes: Callable[[Folder, StringArray, Hashes], Hashes] | None = None
     """How the threads of messages that name none are found; otherwise they are all one thread."""
 
@@ -80,19 +84,21 @@ class ScatterResult:
     """Line within the part and reason, of the first few damaged lines."""
     files: dict[str, SegmentFile] = field(default_factory=dict)
     """The files written, by name."""
+    format: int = _FORMAT
 
     def of_kind(self, kind: str) -> list[tuple[str, SegmentFile]]:
         """The files of one kind (`messages`, `hashes`, `sample`), in input order."""
         return [(name, file) for name, file in self.files.items() if name.startswith(kind)]
 
     def is_intact(self, sizes: Mapping[str, int]) -> bool:
-        """Whether all files still have the size they were written with; `sizes` are those of the folder."""
-        return all(sizes.get(name) == file.size for name, file in self.files.items())
+        """Whether all files are there as they were written; `sizes` are those of the folder."""
+        return self.format == _FORMAT and all(sizes.get(name) == file.size for name, file in self.files.items())
 
     @classmethod
     def from_json(cls, record: dict[str, Json]) -> "ScatterResult":
         """What a marker holds."""
-        return cls(**record | {"files": {name: SegmentFile(**file) for name, file in record["files"].items()}})
+        files = {name: SegmentFile(**file) for name, file in record["files"].items()}
+        return cls(**{"format": 1} | record | {"files": files})
 
 
 @dataclass(slots=True)
@@ -138,7 +144,7 @@ def finished_scatter(folder: Folder, task: ScatterTask, sizes: Mapping[str, int]
 def _add_block(job: ScatterJob, run: _Run, block: Block) -> None:
     table = block.parsed.frame.to_arrow(compat_level=pl.CompatLevel.oldest())
     table = pa.table({n: contiguous(table[n].cast(COLUMNS.field(n).type)) for n in table.column_names})
-    ids, texts = hash_texts(contiguous(table["id"])), hash_texts(contiguous(table["text"]))
+    ids, texts = hash_texts(contiguous(table["id"])), hash_contents(contiguous(table["text"]))
     named = contiguous(table["thread"])
     threads = job.thread_hashes(job.folder, named, ids) if job.thread_hashes else hash_texts(named)
     keys = combine(threads, ids)
@@ -154,7 +160,7 @@ def _add_block(job: ScatterJob, run: _Run, block: Block) -> None:
 
 
 def _write_run(job: ScatterJob, name: str, run: _Run) -> dict[str, SegmentFile]:
-    files = {f"messages-{name}": write_segments(job.folder, f"messages-{name}", run.messages)}
+    files = {f"messages-{name}": write_segments(job.folder, f"messages-{name}", run.messages, compress=job.compress)}
     files[f"hashes-{name}"] = write_segments(job.folder, f"hashes-{name}", run.hashes, compress=False)
     if run.sample:
         files[f"sample-{name}"] = _write_sample(job.folder, f"sample-{name}", pa.concat_tables(run.sample))
@@ -166,10 +172,16 @@ def buckets_of(threads: Hashes, buckets: int) -> Ints:
     return (threads % np.uint64(buckets)).astype(np.int64)
 
 
-def segments_of(threads: Hashes, plan: Layout) -> Ints:
-    """The segment of a part that each message belongs to: its bucket, or the partition of its bucket."""
+def bundles_of(threads: Hashes, plan: Layout) -> Ints:
+    """The bundle of each message's bucket."""
     buckets = buckets_of(threads, plan.buckets)
-    return buckets * plan.partitions // plan.buckets if plan.partitions else buckets
+    return buckets if plan.bundles == plan.buckets else buckets * plan.bundles // plan.buckets
+
+
+def segments_of(threads: Hashes, plan: Layout) -> Ints:
+    """The segment of a part that each message belongs to: its bundle of buckets, or the partition of that."""
+    bundles = bundles_of(threads, plan)
+    return bundles * plan.partitions // plan.bundles if plan.partitions else bundles
 
 
 def range_of(hashes: Hashes, ranges: int) -> Ints:

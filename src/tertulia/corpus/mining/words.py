@@ -29,7 +29,7 @@ from tertulia.corpus.mining.columns import (
     to_arrow,
     to_lower_case,
 )
-from tertulia.corpus.mining.hashing import Hashes, combine, hash_words, is_in_sorted, mix
+from tertulia.corpus.mining.hashing import Hashes, hash_words, is_in_sorted, may_be_among, mix, weighted_sum
 
 _UNKNOWN, _LETTER, _MARK, _OTHER = range(4)
 _KINDS = np.zeros(0x110000, np.uint8)
@@ -104,26 +104,25 @@ def word_runs(texts: Texts) -> Runs:
 def ngram_hashes(row_words: WordHashes, n: int) -> WordHashes:
     """Hashes of all n-grams of words that lie within one row."""
     count = max(0, len(row_words.hashes) - n + 1)
-    hashes = combine(*(row_words.hashes[i : i + count] for i in range(n)))
+    hashes = weighted_sum(*(row_words.hashes[i : i + count] for i in range(n)))
     in_one_row = row_words.rows[:count] == row_words.rows[n - 1 : n - 1 + count]
     return WordHashes(hashes[in_one_row], row_words.rows[:count][in_one_row])
 
 
-def shared_with_parent(row_words: WordHashes, parent: Ints, selected: Flags, *, n: int) -> tuple[Ints, Ints]:
-    """For each row, how many of its n-grams occur in its parent's text, and how many n-grams it has.
+def overlaps_parent(row_words: WordHashes, parent: Ints, selected: Flags, *, n: int, share: float) -> Flags:
+    """The selected rows of whose n-grams more than this share occurs in their parent's text.
 
-    Only selected rows are compared; `parent` is a row, or the number of rows where there is none.
+    `parent` is a row, or the number of rows where there is none.
     """
     size = len(parent)
     rows = np.flatnonzero(selected & (parent < size))
-    shared, total = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    overlapping = np.zeros(size, np.bool_)
     for part in blocks(len(rows)):
         in_part = np.zeros(size, np.bool_)
         in_part[rows[part]] = True
         part_words = _words_of(row_words, in_part, parent) if len(rows) > BLOCK else row_words
-        counts = _count_shared(part_words, parent, in_part, n)
-        shared, total = shared + counts[0], total + counts[1]
-    return shared, total
+        overlapping |= _overlaps(ngram_hashes(part_words, n), parent, in_part, share)
+    return overlapping
 
 
 def _words_of(row_words: WordHashes, selected: Flags, parent: Ints) -> WordHashes:
@@ -134,19 +133,33 @@ def _words_of(row_words: WordHashes, selected: Flags, parent: Ints) -> WordHashe
     return WordHashes(row_words.hashes[chosen], row_words.rows[chosen])
 
 
-def _count_shared(row_words: WordHashes, parent: Ints, selected: Flags, n: int) -> tuple[Ints, Ints]:
-    size = len(parent)
-    ngrams = ngram_hashes(row_words, n)
-    is_parent = np.zeros(size + 1, np.bool_)
+def _overlaps(ngrams: WordHashes, parent: Ints, selected: Flags, share: float) -> Flags:
+    # XOR with a number per row keeps the rows apart: an n-gram of row r equals one of row p, made with salt[p], only if
+    # it is looked up with the salt of r's own parent p.
+    salt = mix(np.arange(1, len(parent) + 2, dtype=np.uint64))
+    is_parent = np.zeros(len(parent) + 1, np.bool_)
     is_parent[parent[selected]] = True
-    # One sorted array holds the n-grams of all parents. XOR with a number per row keeps the rows apart: an n-gram of
-    # row r matches an entry made with salt[p] only if it is looked up with the salt of r's own parent p.
-    salt = mix(np.arange(1, size + 2, dtype=np.uint64))
-    parent_ngrams = np.sort((ngrams.hashes ^ salt[ngrams.rows])[is_parent[ngrams.rows]])
-    own = selected[ngrams.rows]
-    rows = ngrams.rows[own]
-    in_parent = is_in_sorted(ngrams.hashes[own] ^ salt[parent[rows]], parent_ngrams)
-    return np.bincount(rows[in_parent], minlength=size), np.bincount(rows, minlength=size)
+    above = is_parent[ngrams.rows]
+    in_parents = ngrams.hashes[above] ^ salt[ngrams.rows[above]]
+    of_selected = selected[ngrams.rows]
+    rows = ngrams.rows[of_selected]
+    own = ngrams.hashes[of_selected] ^ salt[parent[rows]]
+    # The bitmap alone, which never says no to one that occurs, rules out nearly all rows; the rest is looked up.
+    may_occur = may_be_among(own, in_parents)
+    possible = _has_share(rows, may_occur, len(parent), share)
+    if not possible.any():
+        return possible
+    remaining = may_occur & possible[rows]
+    occurs = np.zeros(len(own), np.bool_)
+    looked_up = own[remaining]
+    occurs[remaining] = is_in_sorted(looked_up, np.sort(in_parents[may_be_among(in_parents, looked_up)]))
+    return possible & _has_share(rows, occurs, len(parent), share)
+
+
+def _has_share(rows: Ints, flags: Flags, size: int, share: float) -> Flags:
+    """The rows with more than this share of flags among their entries."""
+    flagged, total = np.bincount(rows[flags], minlength=size), np.bincount(rows, minlength=size)
+    return np.asarray(np.divide(flagged, total, out=np.zeros(size), where=total > 0) > share)
 
 
 class UnsafePhrases:
