@@ -9,7 +9,6 @@ The file is made once and kept in the cache folder under the digest of the origi
 """
 
 from pathlib import Path
-from typing import Any
 
 import gguf
 from gguf import quants
@@ -34,8 +33,8 @@ def fast_file(original: Path, *, sha256: str) -> Path:
     return path
 
 
-def encode_again(original: Path, path: Path) -> None:
-    """Write a GGUF file with its Q4_1 weights as Q8_0; everything else is copied."""
+def encode_again(original: Path, path: Path, *, encoding: gguf.GGMLQuantizationType = FAST) -> None:
+    """Write a GGUF file with its Q4_1 weights in another encoding; everything else is copied."""
     reader = gguf.GGUFReader(str(original))
     architecture = reader.get_field("general.architecture")
     writer = gguf.GGUFWriter(path, architecture.contents() if architecture else "")
@@ -44,16 +43,12 @@ def encode_again(original: Path, path: Path) -> None:
             kind, items = field.types[0], field.types[-1] if len(field.types) > 1 else None
             writer.add_key_value(field.name, field.contents(), kind, sub_type=items)
     for tensor in reader.tensors:
-        content, encoding = _tensor(tensor)
-        writer.add_tensor(tensor.name, content, raw_dtype=encoding)
+        if tensor.tensor_type == SLOW:
+            content = quants.quantize(quants.dequantize(tensor.data, SLOW), encoding)
+            writer.add_tensor(tensor.name, content, raw_dtype=encoding)
+        else:
+            writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-
-
-def _tensor(tensor: Any) -> tuple[Any, gguf.GGMLQuantizationType]:
-    """Content and encoding of a tensor as it is written."""
-    if tensor.tensor_type != SLOW:
-        return tensor.data, tensor.tensor_type
-    return quants.quantize(quants.dequantize(tensor.data, SLOW), FAST), FAST
