@@ -2,25 +2,31 @@
 
 Ways: `torch` (nothing kept between turns), `torch-prefix` (prompts are kept), `llamacpp` (our bot with that engine),
 all three through our worker as our server does it; and `server`, llama.cpp's own server object (from xllamacpp), called
-without HTTP, one slot for each user, its prompt cache on. All have the same number of threads, prompts with the same
-words, greedy decoding and replies of the same number of tokens (the server is told to ignore end tokens, our bots have
-min_tokens = max_tokens).
+without HTTP, one slot for each user, its prompt cache on. `server` reads the file as published (Q4_1), `server-q8`
+the file that our bot computes with (the same weights as Q8_0, see models/llamacpp/encoding.py). All have the same
+number of threads, prompts with the same words, greedy decoding and replies of the same number of tokens (the server is
+told to ignore end tokens, our bots have min_tokens = max_tokens).
 
-A scene is one user or eight at once, in the first or the tenth turn of a conversation. Earlier turns are given. For the
-tenth turn the ninth is replied to first, with one token and untimed, so that whatever a way keeps is there. Every
-conversation is a new one, with a persona of its own. Ways alternate; figures are medians over repetitions. On a busy
-machine wall time says little, so CPU seconds of the process are printed beside it, and ratios are given for both.
+A scene is one user or eight at once, in the first or the tenth turn of a conversation (8x10). Earlier turns are given.
+For the tenth turn the ninth is replied to first, with one token and untimed, so that whatever a way keeps is there.
+Every conversation is a new one, with a persona of its own; in scenes that end with `s` all talk to the same character,
+as with a bot that is served. Ways alternate; figures are medians over repetitions. On a busy machine wall time says
+little, so CPU seconds of the process are printed beside it, also until the first token, and ratios are given for both.
+On an idle core both are the same. The times to load (a file that is in the cache) and the load of the machine are
+printed, too.
 
 With `--agreement N` it says instead how far the logits of both engines are apart, on N dialogues of the bundled sample.
 """
 
 import argparse
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import count
-from statistics import median
+from pathlib import Path
+from statistics import mean, median
 from typing import Any
 
 import torch
@@ -32,6 +38,7 @@ from tertulia.core.dialogue import Dialogue, Persona, Turn
 from tertulia.core.reply import Ask
 from tertulia.models.hf.packaged import packaged_file
 from tertulia.models.likelihood import view_as
+from tertulia.models.llamacpp.generator import GGUFFile
 from tertulia.models.threads import use_threads
 from tertulia.talk.bots.huggingface import HuggingFaceBot
 from tertulia.talk.chat import chat_messages
@@ -47,6 +54,8 @@ SAID = (
     "A book about ships. It is longer than I thought.",
 )
 USERS = 8
+SAME = "s"
+"""Ends the name of a scene in which all talk to the same character."""
 _people = count()
 
 
@@ -56,6 +65,8 @@ class Timing:
 
     first: float
     """Seconds until the first token, the mean over users."""
+    first_cpu: float
+    """CPU seconds of the process until then."""
     total: float
     """Seconds until all replies were complete."""
     cpu: float
@@ -65,11 +76,13 @@ class Timing:
 Way = Callable[[Sequence[Dialogue], int], Timing]
 
 
-def conversation(turns: int) -> Dialogue:
-    """A conversation with somebody new, up to the message before the bot's n-th turn."""
+def conversation(turns: int, *, same: bool = False) -> Dialogue:
+    """A new conversation, up to the message before the bot's n-th turn; with somebody new, or always the `same`."""
     number = next(_people)
-    persona = Persona((f"I am a sailor, and my boat is number {number}.", "I have two cats."), name=f"Ada{number}")
+    who = 0 if same else number
+    persona = Persona((f"I am a sailor, and my boat is number {who}.", "I have two cats."), name=f"Ada{who}")
     said = [Turn("user" if i % 2 == 0 else "bot", SAID[i % len(SAID)]) for i in range(2 * turns - 1)]
+    said[0] = Turn("user", f"{SAID[0]} This is user {number}.")
     return Dialogue(f"d{number}", tuple(said), {"bot": persona})
 
 
@@ -81,14 +94,14 @@ def earlier(dialogue: Dialogue) -> Dialogue:
 def together(users: Sequence[Any], run: Callable[[Any, Callable[[], None]], None]) -> Timing:
     """All users at once, each on a thread; `run` calls its second argument at the first token."""
     started, cpu = time.perf_counter(), time.process_time()
-    firsts: list[float] = []
+    firsts: list[tuple[float, float]] = []
 
     def one(user: Any) -> None:
-        seen: list[float] = []
+        seen: list[tuple[float, float]] = []
 
         def first() -> None:
             if not seen:
-                seen.append(time.perf_counter() - started)
+                seen.append((time.perf_counter() - started, time.process_time() - cpu))
 
         run(user, first)
         firsts.append(seen[0])
@@ -99,7 +112,8 @@ def together(users: Sequence[Any], run: Callable[[Any, Callable[[], None]], None
     for thread in threads:
         thread.join()
     seconds = time.perf_counter() - started
-    return Timing(sum(firsts) / len(firsts), seconds, time.process_time() - cpu)
+    total_cpu = time.process_time() - cpu
+    return Timing(mean(wall for wall, _ in firsts), mean(own for _, own in firsts), seconds, total_cpu)
 
 
 def way_of_bot(spec: str) -> Way:
@@ -118,10 +132,10 @@ def way_of_bot(spec: str) -> Way:
     return run
 
 
-def way_of_server(threads: int, instructions: str) -> Way:
+def way_of_server(threads: int, instructions: str, file: Path) -> Way:
     """llama.cpp's own server, without HTTP."""
     params = xllamacpp.CommonParams()
-    params.model.path = str(packaged_file())
+    params.model.path = str(file)
     params.n_ctx, params.n_parallel, params.warmup, params.verbosity = 1024 * USERS, USERS, False, -1
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     params.port = 0
@@ -152,17 +166,18 @@ def way_of_server(threads: int, instructions: str) -> Way:
     return run
 
 
-def measure(ways: dict[str, Way], users: int, turn: int, tokens: int, repetitions: int) -> dict[str, Timing]:
+def measure(ways: dict[str, Way], scene: str, tokens: int, repetitions: int) -> dict[str, Timing]:
     """Medians of a scene for each way; ways alternate."""
+    users, turn = map(int, scene.removesuffix(SAME).split("x"))
     timings: dict[str, list[Timing]] = {name: [] for name in ways}
     for _ in range(repetitions):
         for name, way in ways.items():
-            dialogues = [conversation(turn) for _ in range(users)]
+            dialogues = [conversation(turn, same=scene.endswith(SAME)) for _ in range(users)]
             if turn > 1:
                 way([earlier(dialogue) for dialogue in dialogues], 1)
             timings[name].append(way(dialogues, tokens))
     return {
-        name: Timing(*(median(getattr(one, part) for one in several) for part in ("first", "total", "cpu")))
+        name: Timing(*(median(getattr(one, part.name) for one in several) for part in fields(Timing)))
         for name, several in timings.items()
     }
 
@@ -172,8 +187,8 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=40, help="of each reply")
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--ways", nargs="*", default=["torch", "torch-prefix", "llamacpp", "server"])
-    parser.add_argument("--scenes", nargs="*", default=["1x1", "1x10", "8x1", "8x10"], help="users x turn")
+    parser.add_argument("--ways", nargs="*", default=["torch", "torch-prefix", "llamacpp", "server", "server-q8"])
+    parser.add_argument("--scenes", nargs="*", default=["1x1", "1x10", "8x1", "8x1s", "8x10"], help="users x turn")
     parser.add_argument("--quick", action="store_true", help="two scenes, once, replies of eight tokens")
     parser.add_argument("--agreement", type=int, default=0, metavar="N", help="compare logits on N dialogues")
     args = parser.parse_args()
@@ -188,27 +203,44 @@ def main() -> None:
         "torch": lambda: way_of_bot(f"smollm2?engine=torch&prefix_cache_mb=0&{shared}"),
         "torch-prefix": lambda: way_of_bot(f"smollm2?engine=torch&{shared}"),
         "llamacpp": lambda: way_of_bot(f"smollm2?engine=llamacpp&{shared}"),
-        "server": lambda: way_of_server(args.threads, instructions()),
+        "server": lambda: way_of_server(args.threads, instructions(), packaged_file()),
+        "server-q8": lambda: way_of_server(args.threads, instructions(), GGUFFile.of_smollm2().fast_path()),
     }
-    ways = {name: makers[name]() for name in args.ways}
+    ways: dict[str, Way] = {}
+    figures: dict[str, float] = {}
+    print(f"load of the machine {os.getloadavg()[0]:.0f}, {os.cpu_count()} cores, {args.threads} thread(s)")
+    for name in args.ways:
+        start, cpu = time.perf_counter(), time.process_time()
+        ways[name] = makers[name]()
+        loading = {"load_s": time.perf_counter() - start, "load_cpu_s": time.process_time() - cpu}
+        print(f"  {name:14} loaded in {loading['load_s']:.1f} s, {loading['load_cpu_s']:.1f} s of CPU time")
+        figures |= {f"{name}_{part}": value for part, value in loading.items()}
     torch.set_num_threads(args.threads)
     for way in ways.values():  # the first pass of each allocates
         way([conversation(1)], 2)
-    figures: dict[str, float] = {}
     for scene in args.scenes:
-        users, turn = map(int, scene.split("x"))
-        timings = measure(ways, users, turn, args.tokens, args.repetitions)
-        print(f"\n{users} at once, turn {turn}, {args.tokens} tokens each")
-        print(f"  {'way':14}{'first token s':>15}{'tokens/s':>10}{'CPU s':>8}{'time ratio':>12}{'CPU ratio':>11}")
-        for name, one in timings.items():
-            base = timings.get("server", one)
-            rate, ratio, cpu_ratio = users * args.tokens / one.total, one.total / base.total, one.cpu / base.cpu
-            print(f"  {name:14}{one.first:15.2f}{rate:10.1f}{one.cpu:8.2f}{ratio:12.2f}{cpu_ratio:11.2f}")
-            values = {"first_s": one.first, "tokens_per_s": rate, "cpu_s": one.cpu, "ratio": ratio}
-            key = f"{name}_{scene}"
-            figures |= {f"{key}_{part}": value for part, value in values.items()} | {f"{key}_cpu_ratio": cpu_ratio}
+        timings = measure(ways, scene, args.tokens, args.repetitions)
+        figures |= show(scene, timings, args.tokens)
     settings = {"tokens": args.tokens, "repetitions": args.repetitions, "threads": args.threads, "users": USERS}
     finish("chat_speed", figures, settings)
+
+
+def show(scene: str, timings: dict[str, Timing], tokens: int) -> dict[str, float]:
+    """Print a scene; returns its figures by name."""
+    users, turn = scene.removesuffix(SAME).split("x")
+    character = ", the same character" if scene.endswith(SAME) else ""
+    print(f"\n{users} at once, turn {turn}{character}, {tokens} tokens each (load {os.getloadavg()[0]:.0f})")
+    columns = ("first token s", "of CPU time", "tokens/s", "per CPU s", "CPU s", "time ratio", "CPU ratio")
+    print(f"  {'way':12}" + "".join(f"{column:>15}" for column in columns), flush=True)
+    figures: dict[str, float] = {}
+    for name, one in timings.items():
+        base, said = timings.get("server", one), int(users) * tokens
+        rates = said / one.total, said / one.cpu
+        values = (one.first, one.first_cpu, *rates, one.cpu, one.total / base.total, one.cpu / base.cpu)
+        print(f"  {name:12}" + "".join(f"{value:15.2f}" for value in values), flush=True)
+        parts = ("first_s", "first_cpu_s", "tokens_per_s", "tokens_per_cpu_s", "cpu_s", "ratio", "cpu_ratio")
+        figures |= {f"{name}_{scene}_{part}": value for part, value in zip(parts, values, strict=True)}
+    return figures
 
 
 @torch.inference_mode()

@@ -4,7 +4,9 @@ Parts (--part): `perplexity` of the sample's valid split (own persona, both spea
 also in the layout that the companion was trained with; `replies` in contexts of the sample's benchmark, which no bot
 was trained on (equally many of one, two and three turns, drawn by the seed, no persona given); `conversations` of each
 bot with itself, with openers of sample_openers.py and personas of the valid split; `speed`, CPU time of a reply on one
-thread; `openers`, the table of docs/sample.md: unedited replies to everyday openers.
+thread; `openers`, the table of docs/sample.md: unedited replies to everyday openers; `character`, replies to questions
+about the companion's own persona, judged by rules (entailed by the persona, contradicting it), for which --bots may
+also be a specification such as `companion?temperature=0.8`.
 
 What a bot said and its figures are kept in --out, and not computed again. Openers and replies are ours (CC0).
 """
@@ -42,6 +44,7 @@ from tertulia.models.hf.finetuned import FinetunedGenerator
 from tertulia.models.hf.lora import TuningConfig, merge
 from tertulia.models.threads import use_threads
 from tertulia.talk.bot import Bot
+from tertulia.talk.bots.companion import default_persona
 from tertulia.talk.bots.dialogue_model import DialogueModelBot
 from tertulia.talk.bots.huggingface import HuggingFaceOptions
 from tertulia.talk.selfplay import Scene, Seat, converse
@@ -58,6 +61,20 @@ CONVERSATION_METRICS = (
     "turns contradicting own turns",
     "turns entailed by persona",
 )
+CHARACTER_METRICS = ("turns contradicting persona", "turns entailed by persona", "words per turn")
+QUESTIONS = (
+    "What's your name?",
+    "What do you do for a living?",
+    "Where do you work?",
+    "What do you bake in the morning?",
+    "Do you have any pets?",
+    "What is your dog called?",
+    "Do you sing?",
+    "What do you do on Thursdays?",
+    "Do you live by the sea?",
+    "Tell me about yourself.",
+)
+"""What Nuria's persona has an answer to."""
 REPLY_METRICS = ("f1", "words per reply", "relatedness", "specificity by idf", "genericness")
 Figures = dict[str, list[float | None]]
 """Value, low and high by name."""
@@ -68,17 +85,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder for what is kept")
     parser.add_argument("--part", nargs="*", default=list(PARTS), choices=list(PARTS))
-    parser.add_argument("--bots", nargs="*", default=list(BOTS), choices=BOTS)
+    parser.add_argument("--bots", nargs="*", default=list(BOTS), help="of " + ", ".join(BOTS))
     parser.add_argument("--limit", type=int, default=8, help="dialogues of the valid split; 0 for all")
     parser.add_argument("--contexts", type=int, default=60, help="contexts to reply in")
     parser.add_argument("--conversations", type=int, default=20)
     parser.add_argument("--turns", type=int, default=10)
     parser.add_argument("--openers", type=int, default=20)
+    parser.add_argument("--character", type=int, default=3, help="times that each question is asked")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="two of everything")
     args = parser.parse_args()
     if args.quick:
-        args.limit, args.contexts, args.conversations, args.turns, args.openers = 2, 3, 2, 4, 2
+        args.limit, args.contexts, args.conversations, args.turns, args.openers, args.character = 2, 3, 2, 4, 2, 1
     args.out.mkdir(parents=True, exist_ok=True)
     use_threads(1)
     figures: dict[str, float] = {}
@@ -87,7 +105,7 @@ def main() -> None:
         rows = {bot: kept(part, bot, args) for bot in names}
         print_table(part, rows)
         figures |= {key: value for bot, row in rows.items() for key, value in flat(bot, row)}
-    settings = ("limit", "contexts", "conversations", "turns", "openers", "seed", "quick")
+    settings = ("limit", "contexts", "conversations", "turns", "openers", "character", "seed", "quick")
     finish("default_bot", figures, {name: getattr(args, name) for name in settings})
 
 
@@ -102,8 +120,8 @@ def flat(bot: str, figures: Figures) -> Iterator[tuple[str, float]]:
 def kept(part: str, bot: str, args: argparse.Namespace) -> Figures:
     """The figures of a bot, from an earlier run with the same settings if there is one."""
     compute, settings = PARTS[part]
-    file = args.out / "-".join([part, bot, *(f"{name}{getattr(args, name)}" for name in (*settings, "seed"))])
-    file = file.with_suffix(".json")
+    file = args.out / "-".join([part, name_of(bot), *(f"{name}{getattr(args, name)}" for name in (*settings, "seed"))])
+    file = file.with_name(f"{file.name}.json")
     if not file.is_file():
         write_json(file, compute(bot, args))
     return dict(json.loads(file.read_text(encoding="utf-8")))
@@ -206,6 +224,32 @@ def first_replies(bot: str, args: argparse.Namespace) -> Figures:
     return {"openers": [float(len(asks)), float("nan"), float("nan")]}
 
 
+def character(bot: str, args: argparse.Namespace) -> Figures:
+    """Replies to questions about the companion's persona, every bot as Nuria."""
+    person = {"bot": default_persona()}
+    asks = [
+        Ask(Dialogue(f"{seed}-{i}", (Turn("user", question),), person), "bot", args.seed + seed)
+        for seed in range(args.character)
+        for i, question in enumerate(QUESTIONS)
+    ]
+    replies = [loaded(bot).reply([ask])[0] for ask in asks]
+    said = [
+        Dialogue(a.dialogue.id, (*a.dialogue.turns, Turn("bot", r.text)), person, meta={"bot": bot})
+        for a, r in zip(asks, replies, strict=True)
+    ]
+    file = args.out / f"character-{name_of(bot)}.jsonl"
+    save_dialogues(said, file)
+    judged = run_conversations(
+        ConversationsConfig(files=(str(file),), metrics=CHARACTER_METRICS, by="file", speaker="bot")
+    )
+    return {metric: row(estimate) for (_, _, metric), estimate in judged.estimates().items()}
+
+
+def name_of(bot: str) -> str:
+    """A specification as part of a file name."""
+    return "".join(c if c.isalnum() or c in ".-" else "_" for c in bot)
+
+
 @cache
 def loaded(spec: str) -> Bot:
     """The bot of a specification, loaded once."""
@@ -238,6 +282,7 @@ PARTS: dict[str, tuple[Callable[[str, argparse.Namespace], Figures], tuple[str, 
     "conversations": (conversations, ("conversations", "turns")),
     "speed": (speed, ()),
     "openers": (first_replies, ("openers",)),
+    "character": (character, ("character",)),
 }
 """What computes each part, and the settings that its figures depend on."""
 

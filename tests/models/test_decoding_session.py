@@ -235,3 +235,20 @@ def test_a_turn_cancelled_in_the_queue_is_never_read() -> None:
 def test_states_say_whether_they_can_be_joined(model: Generator) -> None:
     assert isinstance(model.start(VIEWS[:1]), JoinableState)
     assert END not in CONFIGS[0].forbidden(1)
+
+
+def test_first_tokens_come_before_all_prompts_are_read() -> None:
+    """Where an engine reads prompts one by one; what is generated is the same as in one batch."""
+    torch.manual_seed(1)
+    model: Any = MODELS["transformer"]().double().eval()
+    model.max_rows, model.max_tokens, model.prompts_at_once = 256, 8192, 1
+    config = DecodingConfig(method="sample", max_tokens=6, min_tokens=6)
+    session = DecodingSession(model, early_tokens=True)
+    handles = [session.add(view, config, seed) for seed, view in enumerate(VIEWS[:3])]
+    steps = [[result.handle for result in session.step()] for _ in range(3)]
+    assert steps == [handles[:1], handles[:2], handles]
+    generated: dict[int, Sequence[Generation]] = {}
+    while len(generated) < 3:
+        generated |= {one.handle: one.generations for one in session.step() if one.generations is not None}
+    expected = decode(model, VIEWS[:3], config, [0, 1, 2])
+    assert [generated[handle][0].tokens for handle in handles] == [one[0].tokens for one in expected]

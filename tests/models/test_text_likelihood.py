@@ -1,5 +1,6 @@
 """Scores of given texts: what a plain pass over all tokens gives, the same alone and among others."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,22 @@ def test_results_are_kept_on_disk_by_the_content_of_model_and_texts(tiny_models:
     other.remember_in(tmp_path)
     assert other.log_likelihoods(prompts, texts) != scores
     assert len(list(tmp_path.glob("*.bin"))) == 2
+
+
+def test_what_is_remembered_stays_bounded(tmp_path: Path) -> None:
+    """A full file keeps its newer records, also those that another process wrote; the oldest files go."""
+    scores = {((), str(n)): (-float(n), n) for n in range(10)}
+    first, second = (LikelihoodCache(tmp_path / "a.bin", max_records=8, max_files=2) for _ in range(2))
+    for n, pair in enumerate(scores):
+        (first, second)[n % 2].add({pair: scores[pair]})
+    kept = LikelihoodCache(tmp_path / "a.bin")
+    assert len(kept) == 5  # the ninth record left room for half, and the tenth came after it
+    assert {pair for pair in scores if kept.get(pair) == scores[pair]} == set(list(scores)[5:])
+    assert len(first) == 4
+    for n, name in enumerate("bc"):
+        os.utime(tmp_path / f"{'ab'[n]}.bin", (n, n))
+        LikelihoodCache(tmp_path / f"{name}.bin", max_files=2).add(scores)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["b.bin", "c.bin"]
 
 
 def test_batches_hold_all_prompts_and_a_bounded_number_of_tokens(

@@ -40,7 +40,7 @@ def test_replies_say_what_made_them(bot: SmolLM2Bot) -> None:
     assert "Marisol" in reply.text
     settings = reply.provenance.settings
     assert (settings["engine"], settings["engine_version"]) == ("llamacpp", f"xllamacpp {VERSION}")
-    assert settings["weights_sha256"] == packaged.SHA256
+    assert (settings["weights_sha256"], settings["weights_encoding"]) == (packaged.SHA256, "q8_0")
 
 
 def test_several_users_at_once(bot: SmolLM2Bot) -> None:

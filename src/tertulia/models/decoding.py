@@ -30,6 +30,7 @@ from tertulia.models.generator import (
     Generator,
     JoinableState,
     LatentGenerator,
+    LimitedGenerator,
     State,
     check_limits,
     eval_mode,
@@ -168,6 +169,9 @@ class DecodingSession:
     them to the running batch, and draws one more token for every sample. Where states cannot be joined
     (`JoinableState`), and for beam search, turns that were added together are a batch of their own, and each step
     advances every batch by one token. Either way a short turn never waits for a long one to end.
+
+    With `early_tokens`, a step starts no more turns than the engine reads at once: those that were read first get their
+    first tokens while others still wait to be read.
     """
 
     def __init__(
@@ -177,11 +181,14 @@ class DecodingSession:
         max_rows: int | None = None,
         max_tokens: int | None = None,
         compact_share: float = COMPACT_SHARE,
+        early_tokens: bool = False,
     ) -> None:
         """At most `max_rows` rows, and contexts and turns of `max_tokens` tokens, are in memory; one turn always is."""
         self.model = model
         self.max_rows, self.max_tokens = limits_of(model, max_rows, max_tokens)
         self._compact_share = compact_share
+        at_once = model.prompts_at_once if early_tokens and isinstance(model, LimitedGenerator) else None
+        self._prompts_at_once: int | None = at_once
         self._queue: deque[_Turn] = deque()
         self._batches: list[_Batch | _BeamBatch] = []
         self._turns: dict[int, _Turn] = {}
@@ -230,7 +237,11 @@ class DecodingSession:
     def _start_batches(self) -> "list[_Batch | _BeamBatch]":
         """Read the dialogues of queued turns for which there is room: equal numbers of rows in one pass."""
         running, admitted = self._running, list[_Turn]()
-        while self._queue and (self._queue[0].ended or self._fits([*running, *admitted], self._queue[0])):
+        while (
+            len(admitted) != self._prompts_at_once
+            and self._queue
+            and (self._queue[0].ended or self._fits([*running, *admitted], self._queue[0]))
+        ):
             turn = self._queue.popleft()
             if not turn.ended:
                 admitted.append(turn)

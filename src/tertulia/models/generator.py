@@ -118,6 +118,8 @@ class LimitedGenerator(Generator, Protocol):
     max_rows: int
     max_tokens: int
     """Of contexts and turns."""
+    prompts_at_once: int
+    """Contexts that it reads at once; more of them are read one after the other."""
 
 
 class Importance(NamedTuple):

@@ -146,7 +146,7 @@ class GenerationSession:
     def __init__(self, model: Generator, prepare: Callable[[Ask], PreparedAsk]) -> None:
         self._prepare = prepare
         self._tokenizer = model.tokenizer
-        self._decoding = DecodingSession(model, max_rows=MAX_ROWS, max_tokens=MAX_TOKENS)
+        self._decoding = DecodingSession(model, max_rows=MAX_ROWS, max_tokens=MAX_TOKENS, early_tokens=True)
         self._open: dict[int, _OpenReply] = {}  # by handle
         self._handles: dict[int, int] = {}  # by index of the ask
         self._cancelled: list[int] = []

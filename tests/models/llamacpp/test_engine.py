@@ -145,7 +145,8 @@ def test_a_run_with_adapters_talks_as_in_torch(
     tuned.load_state_dict(noise)
     files = tuned.save(tmp_path / "run")
     seal(tmp_path / "run", bot="finetune", model="finetune", files=files, training={})
-    unpacked = unpack()
+    unpacked, weights = unpack(), GGUFFile.of_smollm2().fast_path()
+    (tmp_path / weights.name).symlink_to(weights)
     monkeypatch.setattr("tertulia.models.hf.packaged.unpacked_folder", lambda: unpacked)
     monkeypatch.setenv("TERTULIA_CACHE", str(tmp_path))
     assert why_not(tmp_path / "run") == ""

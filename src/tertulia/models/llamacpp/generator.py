@@ -24,6 +24,7 @@ from tertulia.models.hf.layout import DialogueLayout
 from tertulia.models.hf.lora import TuningConfig
 from tertulia.models.llamacpp.adapter import write_adapter
 from tertulia.models.llamacpp.context import Weights
+from tertulia.models.llamacpp.encoding import ENCODING, fast_file
 from tertulia.models.llamacpp.library import PACKAGE, VERSION
 from tertulia.models.llamacpp.model import MAX_ROWS, TOKENS, LlamaCppModel
 
@@ -42,6 +43,7 @@ class LlamaCppGenerator(ChatGenerator):
 
     max_rows = MAX_ROWS
     max_tokens = TOKENS
+    prompts_at_once = 1
 
     def __init__(self, chat: ChatFormat, provenance: Mapping[str, Json], layout: DialogueLayout | None = None) -> None:
         """Fine-tuned models have the layout that they were trained with."""
@@ -88,6 +90,16 @@ class GGUFFile:
         packaged.verify(path, packaged.SHA256)
         return cls(path, packaged.SHA256)
 
+    def fast_path(self) -> Path:
+        """The weights to compute with: SmolLM2's in the faster encoding; a file of somebody's choice as it is."""
+        return fast_file(self.path, sha256=self.sha256) if self.sha256 == packaged.SHA256 else self.path
+
+    def provenance(self) -> dict[str, Json]:
+        """Engine, version, the digest of the file, and its encoding if it was changed."""
+        engine: dict[str, Json] = {"engine": "llamacpp", "engine_version": f"{PACKAGE} {VERSION}"}
+        encoding: dict[str, Json] = {"weights_encoding": ENCODING} if self.sha256 == packaged.SHA256 else {}
+        return {**engine, "weights_sha256": self.sha256, **encoding}
+
     def tokenizer(self) -> Any:
         """The tokenizer inside the file; it takes seconds to read, so it is kept in the cache folder."""
         unpacked = packaged.unpacked_folder()
@@ -118,8 +130,8 @@ class GGUFFile:
 
 def load_gguf(file: GGUFFile, config: EngineConfig, *, name: str) -> LlamaCppGenerator:
     """A chat model from a GGUF file."""
-    chat = _chat(file, Weights(file.path), config, name)
-    return LlamaCppGenerator(chat, _provenance(file))
+    chat = _chat(file, Weights(file.fast_path()), config, name)
+    return LlamaCppGenerator(chat, file.provenance())
 
 
 def load_finetuned(folder: Path, config: EngineConfig) -> LlamaCppGenerator:
@@ -127,12 +139,12 @@ def load_finetuned(folder: Path, config: EngineConfig) -> LlamaCppGenerator:
     about = read_model(folder)
     tuning = validate(TuningConfig, about["config"], where=str(folder))
     file = GGUFFile.of_smollm2()
-    weights = Weights(file.path)
+    weights = Weights(file.fast_path())
     adapter = write_adapter(folder, tuning, weights, base_sha256=file.sha256)
     weights.attach(adapter.path)
     chat = _chat(file, weights, config, SMOLLM2)
     layout = DialogueLayout(chat, plain=tuning.format == "plain", evidence_words=tuning.evidence_words)
-    return LlamaCppGenerator(chat, _provenance(file) | {"adapter_sha256": adapter.sha256}, layout)
+    return LlamaCppGenerator(chat, file.provenance() | {"adapter_sha256": adapter.sha256}, layout)
 
 
 def why_not(folder: Path, base: str = "") -> str:
@@ -155,7 +167,3 @@ def _chat(file: GGUFFile, weights: Weights, config: EngineConfig, name: str) -> 
     end = int(tokenizer.eos_token_id)
     lm = LlamaCppModel(weights, threads=config.threads, pad=end, cache_bytes=config.cache_bytes)
     return ChatFormat(tokenizer, lm, name=name, window=lm.window, end_tokens={end})
-
-
-def _provenance(file: GGUFFile) -> dict[str, Json]:
-    return {"engine": "llamacpp", "engine_version": f"{PACKAGE} {VERSION}", "weights_sha256": file.sha256}

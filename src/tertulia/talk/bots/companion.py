@@ -38,8 +38,8 @@ class CompanionOptions(FinetunedOptions):
     sample, streamed), `greedy`, or `beam`."""
     samples: int = Field(5, ge=1, le=10_000)
     """How many replies sample-and-rank draws."""
-    temperature: float = Field(0.8, ge=0, le=2)
-    """Lower is more predictable; 0 takes the most probable token."""
+    temperature: float = Field(0.5, ge=0, le=2)
+    """Lower is more predictable and truer to the persona; 0 takes the most probable token."""
     max_tokens: int = Field(48, ge=1, le=4096)
     """Most tokens of a reply."""
     filters: str | None = None
