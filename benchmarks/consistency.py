@@ -368,6 +368,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--model", default="", help="another one, for the filter")
     parser.add_argument("--pairs", type=Path, action="append", default=[], help="labelled pairs (utterance, persona)")
     parser.add_argument("--n", type=int, default=300, help="questions")
+    parser.add_argument("--skip", type=int, default=0, help="questions to leave out first: others to choose settings on")
     parser.add_argument("--slow-n", type=int, default=SLOW, help="questions for generative bots")
     parser.add_argument("--people-n", type=int, default=300, help="replies of people")
     parser.add_argument("--train-n", type=int, default=300, help="replies of people to choose thresholds on")
@@ -384,7 +385,8 @@ def main() -> None:
     figures: dict[str, float] = {}
     dialogues = list(load_dialogues(args.data, split="valid"))
     personas = [persona for dialogue in dialogues for persona in dialogue.personas.values()]
-    questions = make_questions([*personas, *sample.personas()], 20 if args.quick else args.n, args.seed)
+    count = 20 if args.quick else args.n
+    questions = make_questions([*personas, *sample.personas()], args.skip + count, args.seed)[args.skip :]
     for question in questions[: args.show]:
         print(f"{question.kind:<10}{question.text:<50}{question.sentence}")
     judges, filters = {"rules": Judge(load_consistency("rules"))}, {"rules": make_filters("consistent")}

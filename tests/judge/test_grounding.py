@@ -296,6 +296,14 @@ def test_conversations_without_evidence_cannot_be_judged(tmp_path: Path) -> None
         run_grounding(GroundingConfig(files=(str(file),), threshold=0.5))
 
 
+def test_labelled_responses_without_evidence_are_named_as_such(tmp_path: Path) -> None:
+    file = tmp_path / "bare.jsonl"
+    save_exchanges([Exchange(name, (), Turn("bot", "Hi"), label="generic") for name in "ab"], file)
+    with pytest.raises(DataError, match=r"None of the 2 labelled responses in .*bare\.jsonl has evidence") as caught:
+        run_grounding(GroundingConfig(files=(str(file),)))
+    assert "evidence" in caught.value.hint
+
+
 def test_single_replies_without_labels_are_judged_by_model(tmp_path: Path) -> None:
     file = tmp_path / "replies.jsonl"
     made = [labelled(f"r{i}", None, text) for i, text in enumerate(("Tea is hot.", "Rockets!", "Why?"))]

@@ -23,6 +23,18 @@ def test_every_sentence_gets_its_own_verdict_and_the_words_that_decided() -> Non
     assert verdict.support == pytest.approx(4 / 8)
 
 
+@pytest.mark.parametrize("classifier", ["lexical", "overlap"])
+def test_a_false_number_is_marked_in_any_sentence(classifier: str) -> None:
+    evidence = f"{EVIDENCE} It sold 12,500 records."
+    text = "It was founded by students. In 1985! It was founded in 1983. Wow. It sold 12500 records in 1982."
+    [verdict] = grounding_verdicts(load_grounding(classifier), [GroundingInput(evidence, "When?", text)])
+    marked = [[text[slice(*span)] for span in sentence.unsupported] for sentence in verdict.sentences]
+    assert marked[1:3] == [["1985"], ["1983"]]
+    labels = [sentence.label for sentence in verdict.sentences]
+    assert labels[:3] == ["entailment", "hallucination", "hallucination"]
+    assert labels[4] == "entailment"
+
+
 @pytest.mark.parametrize("response", ["", " \n ", "...", "🙂"])
 def test_responses_without_words_have_a_verdict(response: str) -> None:
     verdicts = grounding_verdicts(load_grounding(), [GroundingInput("", "", response)] * 2)

@@ -9,13 +9,13 @@ from tertulia.core.consistency import RelationProbabilities
 from tertulia.core.dialogue import Dialogue, Persona, Turn
 from tertulia.core.errors import UnknownName, UsageError
 from tertulia.core.reply import Ask, Candidate
-from tertulia.models.classifiers.consistency import ConsistencyParts
+from tertulia.models.classifiers.consistency import ConsistencyParts, Remembering
 from tertulia.models.classifiers.consistency_rules import ConsistencyRules
 from tertulia.models.rankers.base import Ranker
 from tertulia.talk.bots.ranker import RankerBot, RankerOptions
 from tertulia.talk.bots.tfidf import TfidfBot, TfidfOptions
 from tertulia.talk.filters.base import apply_filters, choose, make_filters
-from tertulia.talk.filters.consistent import Consistent, own_statements
+from tertulia.talk.filters.consistent import RANKED, Consistent, own_statements
 from tertulia.talk.filters.retrieval import CONSIDERED, choose_filtered
 from tertulia.talk.pool import ReplyPool
 from tertulia.talk.tfidf_index import TfidfIndex
@@ -107,15 +107,19 @@ def test_a_retrieval_bot_with_the_filter() -> None:
 
 
 class Sceptic:
-    """A model that finds every hypothesis with a word contradicting, and remembers what it was asked about."""
+    """A model that finds hypotheses with some words contradicting or entailed, and remembers what it was asked."""
 
-    def __init__(self, word: str) -> None:
-        self.word, self.asked = word, list[tuple[str, str]]()
+    def __init__(self, word: str, *, doubted: str = "-", entailed: str = "-") -> None:
+        self.word, self.doubted, self.entailed, self.asked = word, doubted, entailed, list[tuple[str, str]]()
 
     def probabilities(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[RelationProbabilities]:
-        """0.95 for the word, else 0."""
+        """0.95 of contradiction for the word, 0.6 for the doubted one, 0.95 of entailment for the entailed one."""
         self.asked += zip(premises, hypotheses, strict=True)
-        return [RelationProbabilities(0.0, 0.05, 0.95 if self.word in h else 0.0) for h in hypotheses]
+        rows = []
+        for text in hypotheses:
+            against = 0.95 if self.word in text else 0.6 if self.doubted in text else 0.0
+            rows.append(RelationProbabilities(0.95 if self.entailed in text else 0.0, 0.05, against))
+        return rows
 
 
 def with_model(model: Sceptic, *, rules: bool = True, **options: Any) -> Consistent:
@@ -141,9 +145,38 @@ def test_a_model_is_asked_about_related_pairs_of_the_best_candidates_that_the_ru
     assert reasons[2:] == [None] * 21
     asked = {hypothesis for _, hypothesis in model.asked}
     assert "i am in sales ." not in asked  # the rules have dropped it
-    assert "i am a nurse ." in asked  # it tells what is asked for, and comes first
-    assert 1 <= len([text for text in asked if "take" in text]) <= 5  # of twenty
+    assert "i am a nurse ." not in asked  # the rules find it entailed
+    assert 1 <= len([text for text in asked if "take" in text]) < RANKED  # of twenty
     assert {premise for premise, _ in model.asked} == {"i am a nurse."}
+
+
+def test_a_model_ranks_what_the_rules_do_not_understand() -> None:
+    model = Sceptic("office", doubted="clinics", entailed="patients")
+    filters = (with_model(model),)
+    texts = ["i find it hard .", "i run three clinics .", "how are you ?", "i look after patients ."]
+    request = ask("what do you do for a living ?")
+    filtered = apply_filters(filters, request, [Candidate(text) for text in texts])
+    assert [one.bonus for one in filtered] == [0, -0.25, 0.5, 1]
+    order = [choose(filtered, fallback="", attempt=i).text for i in range(1, 5)]
+    assert order == [texts[i] for i in (3, 2, 0, 1)]
+    clear = apply_filters(filters, request, [Candidate(text) for text in (*texts, "i am a nurse .")])
+    assert [one.bonus for one in clear] == [0, 0, 0.5, 0, 1]  # the rules see the answer: the model is not needed
+    doubted = apply_filters(filters, request, [Candidate("i am a nurse . i work in clinics ."), Candidate(texts[3])])
+    assert [one.bonus for one in doubted] == [0.75, 1]
+    unasked = apply_filters(filters, ask("how are you ?"), [Candidate(text) for text in texts])
+    assert [one.bonus for one in unasked] == [0] * 4
+
+
+def test_a_model_is_asked_about_a_pair_once() -> None:
+    model = Sceptic("office")
+    remembering = Remembering(model, size=3)
+    for hypothesis, rows in (("office", 0.95), ("tea", 0.0), ("office", 0.95)):
+        assert [row.contradiction for row in remembering.probabilities(["job"], [hypothesis])] == [rows]
+    assert model.asked == [("job", "office"), ("job", "tea")]
+    remembering.probabilities(["a", "b"], ["c", "d"])  # too many to remember: all are forgotten
+    remembering.probabilities(["job"], ["tea"])
+    assert model.asked[-1] == ("job", "tea")
+    assert remembering.probabilities([], []) == []
 
 
 def test_a_model_by_itself_decides_from_its_own_threshold_on() -> None:

@@ -128,6 +128,11 @@ def _split(config: GroundingConfig, problems: Problems | None) -> LabelledSet | 
         left_out = {"without a label": len(unlabelled), "without evidence": bare}
         notes = tuple(f"{n} responses {why} were left out." for why, n in left_out.items() if n)
         return LabelledSet(responses, frozenset(readers), notes)
+    if bare and not (dialogues or unlabelled):
+        raise DataError(
+            f"None of the {bare} labelled responses in {', '.join(config.files)} has evidence.",
+            hint="Each needs `evidence`, the passages that its label refers to.",
+        )
     return reply_set(dialogues, unlabelled, by=config.by, speaker=config.speaker)
 
 

@@ -14,6 +14,8 @@ from tertulia.core.errors import UsageError
 from tertulia.models.classifiers.consistency_rules import ConsistencyRules
 
 DEFAULT = "rules"
+REMEMBERED = 20_000
+"""Pairs whose probabilities are kept: a filter asks about the same ones twice, and again with the next message."""
 
 
 class RulesFirst:
@@ -33,6 +35,23 @@ class RulesFirst:
         return rows
 
 
+class Remembering:
+    """A model that is asked about a pair once."""
+
+    def __init__(self, model: ConsistencyClassifier, *, size: int = REMEMBERED) -> None:
+        self.model, self.size = model, size
+        self._rows: dict[tuple[str, str], HasRelations] = {}
+
+    def probabilities(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[HasRelations]:
+        """For each pair the probabilities of the three classes."""
+        pairs = list(zip(premises, hypotheses, strict=True))
+        rows = dict(self._rows)  # a copy: another thread may forget while this one reads
+        new = [pair for pair in dict.fromkeys(pairs) if pair not in rows]
+        rows |= zip(new, self.model.probabilities([p for p, _ in new], [h for _, h in new]) if new else (), strict=True)
+        self._rows = rows if len(rows) <= self.size else {}
+        return [rows[pair] for pair in pairs]
+
+
 class ConsistencyParts(NamedTuple):
     """The rules and the trained model that a name stands for; one of them may be missing."""
 
@@ -44,8 +63,8 @@ def load_parts(name: str = DEFAULT) -> ConsistencyParts:
     """What a name stands for, in parts: rules cost nothing, and a model should be asked about as little as possible."""
     first, plus, rest = (name or DEFAULT).partition("+")
     if first != DEFAULT:
-        return ConsistencyParts(None, _load_model(name))
-    return ConsistencyParts(ConsistencyRules(), _load_model(rest) if plus else None)
+        return ConsistencyParts(None, Remembering(_load_model(name)))
+    return ConsistencyParts(ConsistencyRules(), Remembering(_load_model(rest)) if plus else None)
 
 
 def load_consistency(name: str = DEFAULT) -> ConsistencyClassifier:

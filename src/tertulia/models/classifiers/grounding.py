@@ -43,6 +43,8 @@ MAX_RESPONSE = 20_000
 MAX_SENTENCES = 100
 """Sentences of a response that have a verdict of their own: no reply of a conversation has more."""
 _WORD = re.compile(r"\w+(?:['’.,]\w+)*")
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_THOUSANDS = re.compile(r",(?=\d{3}(?!\d))")
 
 
 class OverlapClassifier:
@@ -82,7 +84,11 @@ def load_grounding(name: str = DEFAULT) -> GroundingClassifier:
 
 
 def grounding_verdicts(classifier: GroundingClassifier, inputs: Sequence[GroundingInput]) -> list[GroundingVerdict]:
-    """Classify responses as a whole and sentence by sentence, all in one batch."""
+    """Classify responses as a whole and sentence by sentence, all in one batch.
+
+    A sentence with a number that the evidence does not have is never taken for supported or generic, whatever the
+    classifier says: so short a sentence as "In 1985!" looks like small talk to anything that counts words.
+    """
     sentences = [
         [Span(*span) for span in sentence_spans(one.response[:MAX_RESPONSE])[:MAX_SENTENCES]] for one in inputs
     ]
@@ -97,13 +103,21 @@ def grounding_verdicts(classifier: GroundingClassifier, inputs: Sequence[Groundi
     verdicts = []
     for one, spans, row in zip(inputs, sentences, rows, strict=False):
         own = [next(parts) for _ in spans] if len(spans) > 1 else [row] * len(spans)
-        its = tuple(_sentence(one, span, part) for span, part in zip(spans, own, strict=True))
+        numbers = _numbers(one.evidence) if _numbers(one.response[:MAX_RESPONSE]) else set()
+        its = tuple(_sentence(one, span, part, numbers) for span, part in zip(spans, own, strict=True))
         verdicts.append(GroundingVerdict(most_likely(row), row, its))
     return verdicts
 
 
-def _sentence(one: GroundingInput, span: Span, row: tuple[float, ...]) -> SentenceVerdict:
+def _numbers(text: str) -> set[str]:
+    """The numbers in digits; thousands may be separated or not."""
+    return {_THOUSANDS.sub("", number) for number in _NUMBER.findall(text)}
+
+
+def _sentence(one: GroundingInput, span: Span, row: tuple[float, ...], numbers: set[str]) -> SentenceVerdict:
     label = most_likely(row)
+    if label in ("entailment", "generic") and _numbers(one.response[span.start : span.end]) - numbers:
+        label = "hallucination"
     return SentenceVerdict(span, label, row, unsupported_words(one, span, label))
 
 

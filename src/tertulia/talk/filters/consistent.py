@@ -6,8 +6,10 @@ something that the persona tells, candidates that tell it are preferred, then th
 Without a persona and earlier turns there is nothing to contradict.
 
 A trained model of natural language inference sees more and takes milliseconds for each pair of sentences. It is asked
-about pairs that may bear on each other only, and about the best candidates that the rules keep: it stops when enough of
-them have passed.
+about pairs that may bear on each other and that the rules cannot decide, and about the best candidates that the rules
+keep: it stops when enough of them have passed. Where the partner asks for something that the persona tells, it also
+helps to rank the best ones: what is rather contradicting than not comes after the others of its rank, and if nothing
+tells what is asked for by the rules, what the model finds entailed does.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,13 +29,19 @@ from tertulia.core.consistency import (
 from tertulia.core.facts import facts
 from tertulia.core.reply import Ask
 from tertulia.core.text import squash
-from tertulia.models.classifiers.consistency import load_parts
+from tertulia.models.classifiers.consistency import RulesFirst, load_parts
 
 if TYPE_CHECKING:
     from tertulia.models.classifiers.consistency import ConsistencyParts
 
 AT_ONCE = 4
 """Candidates that a trained model is asked about together."""
+RANKED = 12
+"""Candidates that a trained model reads at most to find one that tells what is asked for."""
+TELLS, SAFE, DOUBTFUL = 1.0, 0.5, -0.25
+"""What candidates are preferred by: they tell what is asked for, they are safe, they are likely to contradict."""
+ENTAILED, DOUBTED = 0.8, 0.5
+"""Probabilities of entailment and of contradiction from which a trained model ranks a candidate higher or lower."""
 MAX_HISTORY = 30
 """Own statements of earlier turns that candidates are compared with, the last ones."""
 MAX_QUOTED = 80
@@ -81,29 +89,38 @@ class Consistent(Config):
 
     def many(self, ask: Ask, texts: Sequence[str], /) -> list[str | None]:
         """The reason to drop each candidate, or None to keep it; the best candidates are expected first."""
-        premises = (*own_persona(ask), *(own_statements(ask) if self.history else ()))
-        claims = [Claim(text, premises, ask.last) for text in texts]
-        reasons: list[str | None] = [None] * len(claims)
-        if self._parts.rules is not None:
-            reasons = list(map(_reason, consistency_verdicts(self._parts.rules, claims, threshold=self.threshold)))
-        if self._parts.model is not None and premises:
-            bonus = self.bonus(ask, texts)
-            kept = sorted((i for i, reason in enumerate(reasons) if reason is None), key=lambda i: -bonus[i])
-            for i, reason in self._ask_model(claims, kept):
+        claims = self._claims(ask, texts)
+        reasons = self._rules_reasons(claims)
+        if self._parts.model is not None and any(claim.premises for claim in claims):
+            for i, reason in self._ask_model(claims, _best_first(reasons, self._rules_bonus(ask, texts))):
                 reasons[i] = reason
         return reasons
 
+    def _claims(self, ask: Ask, texts: Sequence[str]) -> list[Claim]:
+        premises = (*own_persona(ask), *(own_statements(ask) if self.history else ()))
+        return [Claim(text, premises, ask.last) for text in texts]
+
+    def _rules_reasons(self, claims: Sequence[Claim]) -> list[str | None]:
+        if self._parts.rules is None:
+            return [None] * len(claims)
+        return list(map(_reason, consistency_verdicts(self._parts.rules, claims, threshold=self.threshold)))
+
+    def _ask(self, claims: Sequence[Claim], threshold: float) -> list[ConsistencyVerdict]:
+        """The trained model's verdicts, which the rules anticipate where they can decide."""
+        rules, model = self._parts
+        assert model is not None
+        return consistency_verdicts(
+            RulesFirst(model) if rules is not None else model, claims, threshold=threshold, related_only=True
+        )
+
     def _ask_model(self, claims: Sequence[Claim], order: Sequence[int]) -> Iterator[tuple[int, str | None]]:
         """The model's reasons, in this order, until enough candidates have passed."""
-        assert self._parts.model is not None
         passed = 0
         for start in range(0, len(order), AT_ONCE):
             if passed >= self.enough:
                 return
             part = order[start : start + AT_ONCE]
-            verdicts = consistency_verdicts(
-                self._parts.model, [claims[i] for i in part], threshold=self.model_threshold, related_only=True
-            )
+            verdicts = self._ask([claims[i] for i in part], self.model_threshold)
             for i, verdict in zip(part, verdicts, strict=True):
                 reason = _reason(verdict)
                 passed += reason is None
@@ -113,10 +130,21 @@ class Consistent(Config):
         """Where the partner asks for what the persona knows: 1 for telling it, 0.5 for a safe answer, else 0.
 
         It is safe to say "yes" where that is true, or nothing of oneself. Whoever answers in other words than the
-        persona's is more often wrong than the classifier can see.
+        persona's is more often wrong than the classifier can see. What a trained model doubts has a quarter less.
         """
+        bonus = self._rules_bonus(ask, texts)
+        telling = self._telling(ask)
+        if telling and self._parts.rules is not None and self._parts.model is not None:
+            self._rank_by_model(bonus, self._claims(ask, texts), telling)
+        return bonus
+
+    def _telling(self, ask: Ask) -> tuple[str, ...]:
+        """The sentences of the persona that tell what the partner asks for."""
         kinds = asked_kinds(ask.last) if self.prefer else frozenset()
-        telling = tuple(s for s in own_persona(ask) if kinds & {fact.kind for fact in facts(s)})
+        return tuple(s for s in own_persona(ask) if kinds & {fact.kind for fact in facts(s)})
+
+    def _rules_bonus(self, ask: Ask, texts: Sequence[str]) -> list[float]:
+        telling = self._telling(ask)
         if not telling:
             return [0.0] * len(texts)
         # A bare "yes" tells nothing: only what a candidate says by itself counts in full.
@@ -124,18 +152,32 @@ class Consistent(Config):
             self._entailed([Claim(text, telling, last) for text in texts]) for last in ("", ask.last)
         )
         return [
-            1.0 if tells else 0.5 if agrees or not speaks_of_self(text, ask.last) else 0.0
+            TELLS if tells else SAFE if agrees or not speaks_of_self(text, ask.last) else 0.0
             for text, tells, agrees in zip(texts, telling_it, agreeing, strict=True)
         ]
 
+    def _rank_by_model(self, bonus: list[float], claims: Sequence[Claim], telling: tuple[str, ...]) -> None:
+        """Lower what the model doubts; if nothing else tells what is asked for, raise what the model finds entailed."""
+        kept = _best_first(self._rules_reasons(claims), bonus)
+        for rank, most in ((TELLS, AT_ONCE), (0.0, RANKED)):
+            group = [i for i in kept if bonus[i] == rank][:most]
+            doubts = self._ask([claims[i] for i in group], DOUBTED)
+            answers = self._ask([claims[i]._replace(premises=telling) for i in group], ENTAILED)
+            for i, doubt, answer in zip(group, doubts, answers, strict=True):
+                if doubt.relation == "contradiction":
+                    bonus[i] += DOUBTFUL
+                elif answer.relation == "entailment":
+                    bonus[i] = TELLS
+            if any(bonus[i] == TELLS for i in group):
+                return
+
     def _entailed(self, claims: Sequence[Claim]) -> list[bool]:
         """Whether the premises entail each claim, by the rules if there are any."""
-        rules, model = self._parts
+        rules = self._parts.rules
         if rules is not None:
             verdicts = consistency_verdicts(rules, claims, threshold=self.threshold)
         else:
-            assert model is not None
-            verdicts = consistency_verdicts(model, claims, threshold=self.model_threshold, related_only=True)
+            verdicts = self._ask(claims, self.model_threshold)
         return [verdict.relation == "entailment" for verdict in verdicts]
 
 
@@ -155,6 +197,11 @@ def own_statements(ask: Ask) -> tuple[str, ...]:
         for statement in statements(turn.text, turns[i - 1].text if i and turns[i - 1].speaker != ask.speaker else "")
     ]
     return tuple(dict.fromkeys(stated[-MAX_HISTORY:]))
+
+
+def _best_first(reasons: Sequence[str | None], bonus: Sequence[float]) -> list[int]:
+    """Candidates without a reason against them, preferred ones first."""
+    return sorted((i for i, reason in enumerate(reasons) if reason is None), key=lambda i: -bonus[i])
 
 
 def _reason(verdict: ConsistencyVerdict) -> str | None:
