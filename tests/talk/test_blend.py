@@ -11,7 +11,7 @@ from tertulia.core.errors import UsageError
 from tertulia.core.reply import Ask, Candidate, Provenance, Reply
 from tertulia.corpus.load import save_dialogues
 from tertulia.talk.bot import RankingBot
-from tertulia.talk.bots.blend import BlendBot, BlendOptions, Member
+from tertulia.talk.bots.blend import BlendBot, BlendOptions, WeightedBot
 from tertulia.talk.spec import make_bot
 
 ASK = Ask(Dialogue("d", (Turn("you", "what do you bake?"),)))
@@ -34,7 +34,7 @@ class Counts:
 
 
 def test_scores_are_added_on_one_scale_and_by_weight() -> None:
-    members = [Member(Counts("a", 1000.0, []), 1.0), Member(Counts("b", 0.001, []), 2.0)]
+    members = [WeightedBot(Counts("a", 1000.0, []), 1.0), WeightedBot(Counts("b", 0.001, []), 2.0)]
     texts = ["aab", "abb", "c", "aabb"]
     (scores,) = BlendBot(members).score([ASK], [texts])
     a, b = (np.array([text.count(letter) for text in texts], float) for letter in "ab")
@@ -46,7 +46,7 @@ def test_scores_are_added_on_one_scale_and_by_weight() -> None:
 def test_members_propose_and_all_decide() -> None:
     one = Counts("a", 1.0, [Candidate("aa", 3.0, source="corpus#1"), Candidate("aaaa", 9.0, dropped="said before")])
     two = Counts("b", 1.0, [Candidate("bb"), Candidate("aabb"), Candidate("aa")])
-    (reply,) = BlendBot([Member(one, 1.0), Member(two, 1.0)], BlendOptions(candidates=2)).reply([ASK])
+    (reply,) = BlendBot([WeightedBot(one, 1.0), WeightedBot(two, 1.0)], BlendOptions(candidates=2)).reply([ASK])
     assert reply.text == "aabb"
     assert [candidate.text for candidate in reply.candidates] == ["aabb", "aa"], "dropped ones stay out, ties in order"
     assert reply.candidates[1].source == "corpus#1"

@@ -34,7 +34,7 @@ class BlendOptions(Config):
     """What members compute with that have a choice."""
 
 
-class Member(NamedTuple):
+class WeightedBot(NamedTuple):
     """A bot of the blend."""
 
     bot: RankingBot
@@ -50,7 +50,9 @@ class BlendBot:
     )
     summary = "Ranks by the scores of several bots together."
 
-    def __init__(self, members: Sequence[Member], options: BlendOptions | None = None, *, spec: str = "blend") -> None:
+    def __init__(
+        self, members: Sequence[WeightedBot], options: BlendOptions | None = None, *, spec: str = "blend"
+    ) -> None:
         self.members = tuple(members)
         self.options = options or BlendOptions()
         self.spec = spec
@@ -68,7 +70,7 @@ class BlendBot:
             raise UsageError(f"A blend needs two bots or more, got {target!r}.", hint=f"For example: {EXAMPLE}")
         weights = _weights(options.weights, len(specs))
         bots = [make_bot(spec, reference=options.engine == "torch") for spec in specs]
-        members = [Member(_ranking(bot, spec), w) for bot, spec, w in zip(bots, specs, weights, strict=True)]
+        members = [WeightedBot(_ranking(bot, spec), w) for bot, spec, w in zip(bots, specs, weights, strict=True)]
         return cls(members, options, spec=f"blend:{target.replace('%', '%25').replace('?', '%3F')}")
 
     def score(self, asks: Sequence[Ask], candidates: Sequence[Sequence[str]], /) -> list[list[float]]:
