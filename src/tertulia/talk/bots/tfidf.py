@@ -27,7 +27,7 @@ from tertulia.corpus.load import SAMPLE, load_dialogues
 from tertulia.talk.bot import BotTraits
 from tertulia.talk.filters.base import NONE, make_filters
 from tertulia.talk.filters.retrieval import CONSIDERED, choose_filtered
-from tertulia.talk.repetition import SAID, UsedTexts, SaidTexts, evidence_candidates, persona_sentences, text_key
+from tertulia.talk.repetition import SAID, SaidTexts, UsedTexts, evidence_candidates, persona_sentences, text_key
 from tertulia.talk.tfidf_index import Query, TfidfIndex, mixed
 
 HEAD = 100
