@@ -61,7 +61,7 @@ def text_key(text: str) -> str:
 
 
 @dataclass(slots=True, eq=False)
-class Said:
+class UsedTexts:
     """What a conversation has used up."""
 
     keys: set[str] = field(default_factory=set)
@@ -87,17 +87,17 @@ class SaidTexts:
 
     def __init__(self, max_conversations: int = 1000) -> None:
         self._max = max_conversations
-        self._kept: OrderedDict[str, tuple[tuple[Turn, ...], Said]] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[tuple[Turn, ...], UsedTexts]] = OrderedDict()
         self._lock = Lock()
 
-    def of(self, dialogue: Dialogue) -> Said:
+    def of(self, dialogue: Dialogue) -> UsedTexts:
         """What all turns have used up; it grows with the conversation."""
         turns = dialogue.turns
         with self._lock:
-            before, said = self._kept.pop(dialogue.id, ((), Said()))
+            before, said = self._kept.pop(dialogue.id, ((), UsedTexts()))
             count = len(before)
             if turns[count - 1 : count] != before[-1:] or turns[:count] != before:  # the last one differs most often
-                said, count = Said(), 0
+                said, count = UsedTexts(), 0
             said.keys.update([text_key(turn.text) for turn in turns[count:]])
             self._kept[dialogue.id] = turns, said
             if len(self._kept) > self._max:

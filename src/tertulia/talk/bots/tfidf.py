@@ -27,7 +27,7 @@ from tertulia.corpus.load import SAMPLE, load_dialogues
 from tertulia.talk.bot import BotTraits
 from tertulia.talk.filters.base import NONE, make_filters
 from tertulia.talk.filters.retrieval import CONSIDERED, choose_filtered
-from tertulia.talk.repetition import SAID, Said, SaidTexts, evidence_candidates, persona_sentences, text_key
+from tertulia.talk.repetition import SAID, SaidTexts, UsedTexts, evidence_candidates, persona_sentences, text_key
 from tertulia.talk.tfidf_index import Query, TfidfIndex, mixed
 
 HEAD = 100
@@ -159,7 +159,7 @@ class TfidfBot:
         chosen = fresh[(ask.attempt - 1) % len(fresh)]
         return _Choice(chosen.text, chosen.score, candidates, None)
 
-    def _candidates(self, scores: np.ndarray, seed: int, said: Said) -> list[Candidate]:
+    def _candidates(self, scores: np.ndarray, seed: int, said: UsedTexts) -> list[Candidate]:
         """The best replies, without duplicates; those that the conversation contains already are dropped.
 
         Only the first part lists what was dropped. In a long conversation hundreds of the best were used: those in
