@@ -401,6 +401,26 @@ def test_a_failed_save_is_reported_and_changes_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "precious"
 
 
+def test_a_conversation_whose_file_cannot_be_written_at_the_end_is_saved_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "elsewhere"))
+    chat, _ = make_chat("hi", save=tmp_path / "file" / "chat.jsonl")
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(DataError, match=r"chat\.jsonl.*\n.*was saved to .*elsewhere") as caught:
+        chat.run()
+    [file] = (tmp_path / "elsewhere").iterdir()
+    assert str(file) in caught.value.hint
+    assert [turn.text for turn in saved(file)[0].turns][:1] == ["hi"]
+
+
+def test_a_file_of_something_else_is_not_added_to(tmp_path: Path) -> None:
+    (tmp_path / "notes.jsonl").write_text("dear diary\n")
+    with pytest.raises(UsageError, match="not a file of dialogues"):
+        make_chat(save=tmp_path / "notes.jsonl")
+
+
 def test_quit_does_not_leave_the_first_time_if_the_conversation_cannot_be_saved(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     chat, screen = make_chat("hi", "/quit", "/save " + str(tmp_path / "b.jsonl"), "/quit", save=folder / "a.jsonl")

@@ -127,8 +127,8 @@ def _run(call: Callable[[], object]) -> int:
             report_error(f"The output cannot be printed: {_reason(error)}.", code=code)
             _discard(getattr(sys.stdout, "wrapped", sys.stdout))
         else:
-            places = ", ".join(str(before.path) for before in _OUTPUTS.get())
-            report_error(f"{places}: {_reason(error)}." if places else f"{_reason(error)}.", _ROOM, code=code)
+            paths = ", ".join(str(before.path) for before in _OUTPUTS.get())
+            report_error(f"{paths}: {_reason(error)}." if paths else f"{_reason(error)}.", _ROOM, code=code)
         return code
 
 
