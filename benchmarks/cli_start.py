@@ -27,7 +27,7 @@ def main() -> None:
     """Alternate the commands and print the best of each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=5, help="runs of each command")
-    parser.add_argument("--quick", action="store_true", help="one run, without single commands")
+    parser.add_argument("--quick", action="store_true", help="three runs, without single commands")
     args = parser.parse_args()
     groups = [name for name, entry in COMMANDS.items() if isinstance(entry, Group)]
     singles = [] if args.quick else [" ".join(path) for path, _ in leaves()]
@@ -40,7 +40,7 @@ def main() -> None:
             *path.split(),
             "--help",
         ]
-    runs = 1 if args.quick else args.runs
+    runs = 3 if args.quick else args.runs
     for command in commands.values():
         cpu_seconds(command)  # the first run compiles and fills the disk cache
     best = dict.fromkeys(commands, float("inf"))

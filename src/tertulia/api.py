@@ -49,7 +49,7 @@ Judge = Literal[
 _JUDGES: dict[str, tuple[str, str]] = {
     "rank": ("judge.config:RankConfig", "judge.rank:run_rank"),
     "perplexity": ("judge.config:PerplexityConfig", "judge.perplexity:run_perplexity"),
-    "replies": ("judge.config:RepliesConfig", "judge.replies:run_replies"),
+    "replies": ("judge.config:RepliesConfig", "judge.reply_metrics:run_replies"),
     "conversations": ("judge.conversations:ConversationsConfig", "judge.conversations:run_conversations"),
     "grounding": ("judge.grounding.config:GroundingConfig", "judge.grounding.run:run_grounding"),
     "samples": ("judge.config:SamplesConfig", "judge.samples:run_samples"),
