@@ -12,6 +12,7 @@ from typer.main import get_command
 
 from tertulia.cli.main import COMMANDS, build
 from tertulia.core.config import Config
+from tertulia.core.describe import describe
 from tertulia.core.registry import Registry
 from tertulia.corpus.custom_rules import RULES
 from tertulia.corpus.registry import READERS
@@ -59,9 +60,17 @@ def main() -> int:
 
 def commands() -> list[str]:
     """Every command with its arguments and options."""
-    lines = ["", "## Commands"]
     root = get_command(build(list(COMMANDS)))
-    for name, command in root.commands.items():  # type: ignore[attr-defined]
+    lines = [
+        "",
+        "## Commands",
+        "",
+        "Options before the command; [the command line](command-line.md) says what else can set options.",
+        "",
+        *option_table(root),
+    ]
+    for name in COMMANDS:
+        command = root.commands[name]  # type: ignore[attr-defined]
         inner = getattr(command, "commands", None)
         if inner is None:
             lines += one_command(f"tertulia {name}", command)
@@ -73,15 +82,19 @@ def commands() -> list[str]:
 
 def one_command(title: str, command: Any) -> list[str]:
     """The heading, summary and options of a command."""
-    lines = [
+    return [
         "",
         f"### `{title}`",
         "",
         (command.help or "").strip().splitlines()[0],
         "",
-        "| option | description |",
-        "|---|---|",
+        *option_table(command),
     ]
+
+
+def option_table(command: Any) -> list[str]:
+    """The arguments and options of a command."""
+    lines = ["| option | description |", "|---|---|"]
     for parameter in command.params:
         if parameter.name == "help":
             continue
@@ -90,7 +103,10 @@ def one_command(title: str, command: Any) -> list[str]:
             if parameter.param_type_name == "option"
             else [parameter.name.upper()]
         )
-        lines.append(f"| {', '.join(f'`{n}`' for n in names)} | {cell(getattr(parameter, 'help', '') or '')} |")
+        text, values = getattr(parameter, "help", "") or "", str(parameter.metavar or "")
+        if parameter.param_type_name == "option" and values.startswith("["):
+            text = f"{text} One of: {', '.join(f'`{value}`' for value in values[1:-1].split('|'))}."
+        lines.append(f"| {', '.join(f'`{n}`' for n in names)} | {cell(text)} |")
     return lines
 
 
@@ -119,9 +135,10 @@ def config_table(config: type[Config]) -> list[str]:
     if not config.model_fields:
         return []
     lines = ["", "| option | default | description |", "|---|---|---|"]
-    for name, field in config.model_fields.items():
-        default = "" if field.is_required() else f"`{field.default}`"
-        lines.append(f"| `{name}` | {cell(default)} | {cell(field.description or '')} |")
+    for field in describe(config):
+        default = "required" if field.required else f"`{field.shown_default}`" if field.shown_default else "–"
+        choices = f" One of: {', '.join(f'`{choice}`' for choice in field.choices)}." if field.choices else ""
+        lines.append(f"| `{field.key}` | {cell(default)} | {cell(field.help + choices)} |")
     return lines
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tertulia.core.dialogue import Dialogue, Evidence, Exchange, Message, Persona, Turn
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side: threads that wait for each other spin
+os.environ["TERTULIA_CONFIG"] = ""  # the defaults of whoever runs the tests must not matter
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test reaches for a model hub; read when transformers is first imported
 
 settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -165,7 +165,7 @@ def test_invalid_files_are_rejected_without_a_traceback(
         if result.code:
             assert result.err.startswith("Error: ")
         else:
-            assert "Skipped 1 damaged lines" in result.stderr
+            assert "Skipped 1 damaged line" in result.stderr
 
 
 def test_lone_surrogates_are_damage_and_not_printed(process: Tertulia, tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_lone_surrogates_are_damage_and_not_printed(process: Tertulia, tmp_path:
     result = process("corpus", "show", file)
     assert result.code == 0
     assert "ana: hi" in result.out
-    assert "Skipped 1 damaged lines" in result.stderr
+    assert "Skipped 1 damaged line" in result.stderr
 
 
 def test_mine_writes_the_funnel_and_the_pairs_of_the_sample(tertulia: Tertulia, tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_mine_takes_options_and_reports_damaged_lines(tertulia: Tertulia, tmp_pa
     plain = tertulia("corpus", "mine", file, "--out", tmp_path / "a", "--vocabulary", 500)
     assert plain.code == 0
     assert "messages" in plain.out
-    assert "Skipped 1 damaged lines" in plain.stderr
+    assert "Skipped 1 damaged line" in plain.stderr
     short = json.loads(
         tertulia(
             "corpus", "mine", file, "--out", tmp_path / "b", "--vocabulary", 500, "--max-subwords", 5, "--json"

@@ -82,7 +82,7 @@ def test_show_prints_exchanges(tertulia: Tertulia, begin: Path) -> None:
     assert "entailment" in result.out
     assert "evidence: Otters swim." in result.out
     assert "user: do they?\nbot: they do [bold]" in result.out
-    assert "Skipped 1 damaged lines" in result.stderr
+    assert "Skipped 1 damaged line" in result.stderr
     assert "line 4: expected 6 columns, got 2" in result.stderr
     shown = json.loads(tertulia("corpus", "show", begin, "--json", "--skip", 1).out)
     assert [(e["label"], e["response"]["text"]) for e in shown] == [("generic", "no idea")]
@@ -174,8 +174,8 @@ def test_convert_reports_what_cannot_be_converted(
 def test_an_unwritable_path_is_an_error(tertulia: Tertulia, talk: Path, tmp_path: Path) -> None:
     for out, to in ((talk / "x.jsonl", "tertulia"), (talk / "x.parquet", "tertulia"), (talk / "x", "convokit")):
         result = tertulia("corpus", "convert", talk, out, "--to", to)
-        assert result.code == 1
-        assert "Cannot write" in result.stderr
+        assert result.code == 2
+        assert "cannot be written" in result.stderr
     assert "neither a file nor a folder" in tertulia("corpus", "show", "/dev/null").stderr
 
 
@@ -246,7 +246,7 @@ def test_the_loader_of_trainers_opens_exports_whose_roles_alternate(tertulia: Te
     assert not (tmp_path / "x.jsonl").exists()
     save_dialogues(list(load_dialogues(tmp_path / "room.jsonl"))[1:], tmp_path / "two.jsonl")
     warned = tertulia("corpus", "convert", tmp_path / "two.jsonl", tmp_path / "x.jsonl", "--to", "sharegpt")
-    assert "In 1 dialogues one role has two turns in a row" in warned.stderr
+    assert "In 1 dialogue one role has two turns in a row" in warned.stderr
     for name in ("messages", "sharegpt"):
         options = ("--to", name, "--merge-turns", "--json")
         report = tertulia("corpus", "convert", tmp_path / "room.jsonl", tmp_path / f"{name}.jsonl", *options)

@@ -68,7 +68,7 @@ def test_own_data(tertulia: Tertulia, tmp_path: Path) -> None:
     result = tertulia("judge", "rank", "generic", "--data", file, "--json")
     assert result.code == 0
     assert json.loads(result.out)["figures"][0]["n"] == sum(len(d.turns) - 1 for d in sample.dialogues("test"))
-    assert "Skipped 1 damaged lines" in result.stderr
+    assert "Skipped 1 damaged line" in result.stderr
 
 
 def test_a_split_of_own_data(tertulia: Tertulia, tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_report_says_what_cannot_be_compared(tertulia: Tertulia, tmp_path: Path)
     assert unknown.code == 2
     assert "'generic'" in unknown.stderr
     missing = tertulia("report", tmp_path / "nowhere")
-    assert missing.code == 1
+    assert missing.code == 2
     assert "Folder not found" in missing.stderr
 
 
@@ -172,7 +172,7 @@ def test_personas_the_data_does_not_have_are_reported(tertulia: Tertulia, tmp_pa
     save_dialogues([replace(d, personas={}) for d in sample.dialogues("test")], file)
     result = tertulia("judge", "rank", "generic", "--data", file, "--persona", "own")
     assert result.code == 0
-    assert "nan (n = 0)" in result.out
+    assert "n/a (n = 0)" in result.out
     assert "the data has no such personas, n = 0" in " ".join(result.out.split())
 
 
@@ -202,7 +202,7 @@ def test_hard_distractors(tertulia: Tertulia) -> None:
         (("--persona", "mine"), "persona"),
         (("--table", "meena"), "table"),
         (("--limit", 0), "limit"),
-        (("--out", __file__), "is a file, but a judged run is saved as a folder"),
+        (("--out", __file__), "is a file, not a folder"),
     ],
 )
 def test_invalid_options_are_clear_errors(tertulia: Tertulia, given: tuple[object, ...], message: str) -> None:

@@ -59,7 +59,7 @@ def test_mistakes_are_named(tertulia: Tertulia, begin: Path, tmp_path: Path) -> 
     wrong = tertulia("judge", "grounding", begin)
     assert (wrong.code, "dev.tsv, line 3: unknown grounding label 'boring'" in wrong.stderr) == (1, True)
     missing = tertulia("judge", "grounding", tmp_path / "none.tsv")
-    assert (missing.code, "File not found" in missing.stderr) == (1, True)
+    assert (missing.code, "File not found" in missing.stderr) == (2, True)
     name = tertulia("judge", "grounding", "sample", "--classifier", "overlpa")
     assert (name.code, "Did you mean 'overlap'?" in name.stderr) == (2, True)
 

@@ -143,5 +143,5 @@ def test_errors_say_what_to_do(tertulia: Tertulia, endpoint: str, tmp_path: Path
     assert "cannot be reached" in result.stderr
     assert "the same command goes on from there" in result.stderr
     missing = tertulia("judge", "ppi", "--human", tmp_path / "none", "--judge", tmp_path / "none")
-    assert missing.code == 1
+    assert missing.code == 2
     assert "Folder not found" in missing.stderr

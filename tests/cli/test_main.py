@@ -24,7 +24,8 @@ def test_without_a_command_help_is_shown(tertulia: Tertulia) -> None:
 
 
 def test_version(tertulia: Tertulia) -> None:
-    assert tertulia("--version").out.strip() == __version__
+    assert tertulia("--version").out.strip() == f"tertulia {__version__}"
+    assert tertulia("-V").out == tertulia("--version").out
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -115,7 +116,7 @@ def test_wrong_values_exit_with_2(
 
 def test_an_error_has_a_hint(tertulia: Tertulia) -> None:
     result = tertulia("corpus", "show", "no/such/corpus")
-    assert result.code == 1
+    assert result.code == 2
     assert result.err.startswith("Error: File not found: no/such/corpus\n")
     assert "sample" in result.err.splitlines()[1]
 
@@ -124,8 +125,8 @@ def test_a_path_that_cannot_be_written_is_an_error(tertulia: Tertulia, tmp_path:
     file = tmp_path / "file"
     file.write_text("")
     result = tertulia("demo", "--no-serve", "--out", file)
-    assert result.code == 1
-    assert result.err == f"Error: {file}: File exists.\nCheck the path, or choose another.\n"
+    assert result.code == 2
+    assert result.err == f"Error: {file} is a file, not a folder.\nName another folder with --out.\n"
 
 
 def test_a_closed_pipe_is_not_an_error() -> None:

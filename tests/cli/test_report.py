@@ -80,5 +80,5 @@ def test_a_replay_that_cannot_be_is_an_error_that_says_what_to_do(tertulia: Tert
     missing = tertulia(
         "judge", "replay", tmp_path / "none.jsonl", "--bot", "generic", "--each", "--out", tmp_path / "o"
     )
-    assert missing.code == 1
+    assert missing.code == 2
     assert "Traceback" not in missing.err

@@ -38,7 +38,7 @@ def test_conversations_of_studies_are_exported_only_on_request(tertulia: Tertuli
         for owner in (study_owner("a" * 32), participant_owner("b" * 32)):
             store.say(store.create(owner, "study:tfidf").id, owner, "a secret", key="k")
     result = tertulia("store", "export", "--db", url, "--out", file)
-    assert "Wrote 1 conversations" in result.out
+    assert "Wrote 1 conversation " in result.out
     assert "Left out the conversations of studies" in result.out
     assert "secret" not in file.read_text()
     asked: Any = json.loads(tertulia("store", "export", "--db", url, "--out", file, "--studies", "--json").out)

@@ -9,6 +9,7 @@ from tests.cli.conftest import Tertulia
 from tests.study.conftest import item_lines
 from tests.study.test_importers import entries
 
+from tertulia.store import Database
 from tertulia.study.presets import PRESETS
 
 
@@ -58,7 +59,7 @@ def test_mistakes_in_a_study_are_named_with_their_line(tertulia: Tertulia, study
     assert "line 6" in wrong.stderr
     assert "did you mean 'ratings_per_unit'" in wrong.stderr
     missing = tertulia("study", "check", study.parent / "none.toml")
-    assert (missing.code, "File not found" in missing.stderr) == (1, True)
+    assert (missing.code, "File not found" in missing.stderr) == (2, True)
 
 
 def test_responses_that_nobody_can_generate_are_an_error(tertulia: Tertulia, study: Path) -> None:
@@ -71,6 +72,9 @@ def test_responses_that_nobody_can_generate_are_an_error(tertulia: Tertulia, stu
 
 
 def test_a_study_is_opened_shown_closed_and_opened_again(tertulia: Tertulia, study: Path, db: str) -> None:
+    missing = tertulia("study", "status", "--db", db)
+    assert (missing.code, "File not found" in missing.stderr) == (2, True)
+    Database.open(db).close()
     assert "There are no studies" in tertulia("study", "status", "--db", db).out
     opened: Any = json.loads(tertulia("study", "open", study, "--db", db, "--url", "https://x.org/", "--json").out)
     assert opened["link"] == f"https://x.org/study/{opened['id']}"
@@ -100,6 +104,7 @@ def test_invitations_are_signed_and_one_per_person(tertulia: Tertulia, study: Pa
 
 @pytest.mark.parametrize("command", [["report"], ["close"], ["status"], ["invite"], ["export", "--out", "x.csv"]])
 def test_unknown_studies_are_errors_that_list_the_known_ones(tertulia: Tertulia, db: str, command: list[str]) -> None:
+    Database.open(db).close()
     result = tertulia("study", command[0], "nothing", *command[1:], "--db", db)
     assert (result.code, "no study called 'nothing'" in result.stderr) == (2, True)
 
@@ -215,7 +220,7 @@ def test_fed_is_imported_as_a_closed_study_and_reported_by_system(tertulia: Tert
     assert any("not SSA" in note for note in report["notes"])
     twice = tertulia("study", "import", file, "--db", db)
     assert (twice.code, "already" in twice.stderr) == (2, True)
-    assert tertulia("study", "import", tmp_path / "none.json", "--db", db).code == 1
+    assert tertulia("study", "import", tmp_path / "none.json", "--db", db).code == 2
     assert tertulia("study", "import", file, "--db", db, "--format", "usr").code == 2
 
 

@@ -11,7 +11,7 @@ def test_as_text() -> None:
 
 def test_nothing_measured_is_nan_and_null_in_json() -> None:
     nothing = Estimate(math.nan)
-    assert str(nothing) == "nan (n = 0)"
+    assert str(nothing) == "n/a (n = 0)"
     assert nothing.as_json() == {"value": None, "low": None, "high": None, "n": 0}
     assert json.loads(json.dumps(Estimate(0.5, 0.4, 0.6, 9).as_json(), allow_nan=False)) == {
         "value": 0.5,

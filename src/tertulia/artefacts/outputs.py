@@ -35,7 +35,7 @@ class Output:
     kind: Literal["file", "folder", "either"]
     existing: Literal["refuse", "own"] = "refuse"
     """Refuse what is there unless the config says `force`; or leave it to the command, which appends or continues."""
-    marks: tuple[str, ...] = ()
+    known_by: tuple[str, ...] = ()
     """Names by which the command recognises a folder of its own: without one of them, what is there is refused."""
     same: Callable[[Path, Any], bool] | None = None
     """Whether what is there is the result of the same command (path, config), which may replace it."""
@@ -87,8 +87,6 @@ def check_outputs(config: Config, labels: Mapping[str, str] | None = None) -> No
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
             raise UsageError(f"{path} cannot be written: {reason}.", hint=_other(label)) from None
-        except ValueError:
-            raise UsageError(f"{str(path)!r} is not a path.", hint=_other(label)) from None
 
 
 @contextmanager
@@ -121,6 +119,8 @@ def has_manifest_of(folder: Path, expected: Mapping[str, object]) -> bool:
 
 
 def _check_kind(path: Path, mark: Output, label: str) -> None:
+    if "\0" in str(path):
+        raise UsageError(f"{str(path)!r} is not a path.", hint=_other(label))
     if mark.endings and path.suffix not in mark.endings:
         raise UsageError(f"{path} must end in {' or '.join(mark.endings)}.", hint=_other(label))
     if mark.kind == "folder" and path.exists() and not path.is_dir():
@@ -135,7 +135,7 @@ def _check_existing(path: Path, mark: Output, config: Config, label: str) -> Non
         names = contents(path)
         if not names or (forced and mark.replaces_folders):
             return
-        if mark.existing == "own" and (not mark.marks or set(names) & set(mark.marks)):
+        if mark.existing == "own" and (not mark.known_by or set(names) & set(mark.known_by)):
             return
         if mark.same is not None and mark.same(path, config):
             return

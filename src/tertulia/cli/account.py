@@ -5,13 +5,12 @@ import os
 import sys
 from typing import Annotated
 
-import typer
-
 from tertulia.cli.command import command
+from tertulia.cli.database import open_database
 from tertulia.cli.output import out, print_json, print_table
 from tertulia.core.config import Cli, Config
 from tertulia.core.errors import UsageError
-from tertulia.store import AccountStore, Database
+from tertulia.store import AccountStore
 from tertulia.store.review import AuditLog
 from tertulia.store.study_records import AccountRecord, AccountRole
 from tertulia.web.admin.access import checked_name
@@ -19,13 +18,6 @@ from tertulia.web.admin.access import checked_name
 PASSWORD_VARIABLE = "TERTULIA_ACCOUNT_PASSWORD"
 OPERATOR = "operator"
 """Who changes accounts on the command line, in the audit log."""
-
-app = typer.Typer()
-
-
-@app.callback()
-def account() -> None:
-    """Accounts of researchers: add, list, remove."""
 
 
 class AddAccountConfig(Config):
@@ -39,12 +31,11 @@ class AddAccountConfig(Config):
     """Database of the server, as for `tertulia serve`."""
 
 
-@app.command()
 @command(AddAccountConfig, file=False)
 def add(settings: AddAccountConfig, *, as_json: bool) -> None:
     """Add an account. You are asked for its password, unless TERTULIA_ACCOUNT_PASSWORD is set."""
     name, password = checked_name(settings.name), _password()
-    with Database.open(settings.db) as database:
+    with open_database(settings.db, create=True) as database:
         record = AccountStore(database).create(name, password, settings.role)
         detail = {"account": record.name, "role": record.role}
         AuditLog(database).record(OPERATOR, "added an account", detail)
@@ -61,11 +52,10 @@ class ListAccountsConfig(Config):
     """Database of the server, as for `tertulia serve`."""
 
 
-@app.command("list")
 @command(ListAccountsConfig, file=False)
 def list_accounts(settings: ListAccountsConfig, *, as_json: bool) -> None:
     """List the accounts."""
-    with Database.open(settings.db) as database:
+    with open_database(settings.db) as database:
         records = AccountStore(database).list()
     if as_json:
         print_json([_as_json(record) for record in records])
@@ -82,11 +72,10 @@ class RemoveAccountConfig(Config):
     """Database of the server, as for `tertulia serve`."""
 
 
-@app.command()
 @command(RemoveAccountConfig, file=False)
 def remove(settings: RemoveAccountConfig, *, as_json: bool) -> None:
     """Remove an account, and end its sessions. What it did stays in the audit log."""
-    with Database.open(settings.db) as database:
+    with open_database(settings.db) as database:
         AccountStore(database).delete(settings.name)
         AuditLog(database).record(OPERATOR, "deleted an account", {"account": settings.name})
     if as_json:

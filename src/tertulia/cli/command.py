@@ -1,7 +1,8 @@
 """Commands made from configs: every field of a pydantic config is an option, written once.
 
 The docstring under a field is the option's help text, its default is shown, and the precedence is the same everywhere:
-an option given on the command line wins over the TOML file of `--config`, which wins over the field's default.
+an option given on the command line wins over an environment variable (TERTULIA_COMMAND_OPTION), which wins over the
+TOML file of `--config`, which wins over the user's own file (`user_config`), which wins over the field's default.
 
     @command(RankConfig)
     def rank(settings: RankConfig, *, as_json: bool) -> None:
@@ -21,6 +22,8 @@ A command that may need one of several configs takes `Given` instead, and resolv
 """
 
 import inspect
+import logging
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,10 +33,15 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import typer
 from pydantic.fields import FieldInfo
 
+from tertulia.artefacts.outputs import check_outputs
+from tertulia.cli.completion import completer
 from tertulia.cli.ending import interruptible, prepare_outputs
-from tertulia.core.config import Cli, Config, resolve
+from tertulia.cli.user_config import command_values, unknown_variables, user_file, variable
+from tertulia.core.config import Cli, Config, Source, resolve
+from tertulia.core.describe import choices_of, default_of
 from tertulia.core.errors import UsageError
 
+log = logging.getLogger(__name__)
 C = TypeVar("C", bound=Config)
 _LISTS = (tuple, list, set, frozenset)
 _SCALARS = (int, float, str, Path, bool)
@@ -44,6 +52,7 @@ ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="Read options from this TOML file; options given here override it.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything and say what would be done; write nothing.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +63,15 @@ class Given:
     """Values by field name, only those that were given."""
     file: Path | None
     labels: Mapping[str, str] = field(default_factory=dict)
-    """How fields are called on the command line, for error messages."""
+    """How fields are called on the command line, or in the environment if they come from there, for error messages."""
+    user: Mapping[str, Any] = field(default_factory=dict)
+    """The user's own defaults for the command."""
+    table: str = ""
+    """The name of their table: [judge.rank]."""
+    dry_run: bool = False
+    """Whether nothing will be written: outputs are checked, and not announced."""
+    foreign: frozenset[str] = frozenset()
+    """Fields that only some of the command's configs have: the user's defaults for another one do not matter."""
 
     def resolve(self, config: type[C], purpose: str = "") -> C:
         """The config: options over file over defaults. An option that the config does not have is an error, and so is
@@ -68,43 +85,67 @@ class Given:
                 f"{', '.join(foreign)} {verb} not apply {f'to {purpose}' if purpose else 'here'}.",
                 hint=f"Options that apply: {', '.join(_labels(config.model_fields).values())}.",
             )
-        settings = resolve(config, self.file, self.options, labels=self.labels)
-        prepare_outputs(settings, labels=self.labels)
+        user = {name: v for name, v in self.user.items() if name in config.model_fields or name not in self.foreign}
+        below = Source(user, f"{user_file()}, {self.table}") if user else None
+        settings = resolve(config, self.file, self.options, labels=self.labels, below=below)
+        if self.dry_run:
+            check_outputs(settings, self.labels)
+        else:
+            prepare_outputs(settings, labels=self.labels)
         return settings
 
 
 def command(
     *configs: type[Config], file: bool = True, labels: Mapping[type[Config], str] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Turn a function of a config (and, if it has the parameter, `as_json`) into a command with an option per field.
+    """Turn a function of a config (and, if it has the parameters, `as_json` and `dry_run`) into a command with an
+    option per field.
 
     With several configs the function gets a `Given`. With `file` there is a `--config` option. The help of an option
     that only one config has begins with the config's label, if it has one.
     """
 
     def wrap(function: Callable[..., None]) -> Callable[..., None]:
-        wants_json = "as_json" in inspect.signature(function).parameters
+        wanted = inspect.signature(function).parameters
+        wants_json, wants_dry_run = "as_json" in wanted, "dry_run" in wanted
         fields = _merge_fields(configs)
         of_one = {name: label for config, label in (labels or {}).items() for name in _only_in(config, configs)}
-        parameters = [_parameter(name, same_name, of_one.get(name, "")) for name, same_name in fields.items()]
+        parameters = [_keyword("typer_context", typer.Context, inspect.Parameter.empty)]
+        parameters += [_parameter(name, same_name, of_one.get(name, "")) for name, same_name in fields.items()]
         if file:
             parameters.append(_keyword("config", ConfigFile, None))
+        if wants_dry_run:
+            parameters.append(_keyword("dry_run", DryRun, False))
         if wants_json:
             parameters.append(_keyword("json", AsJson, False))
         flags = _labels({name: same_name[0] for name, same_name in fields.items()})
 
-        def run(**values: Any) -> None:
+        def run(*, typer_context: typer.Context, **values: Any) -> None:
             extra = {"as_json": values.pop("json")} if wants_json else {}
-            path = values.pop("config", None)
+            extra |= {"dry_run": values.pop("dry_run")} if wants_dry_run else {}
+            file_path = values.pop("config", None)
             options = {name: values[_parameter_name(name)] for name in fields}
             options = {name: value for name, value in options.items() if value not in (None, [])}
+            path = typer_context.command_path.split()[1:]
+            from_environment = _environment(path, fields, flags, options)
+            labels = flags | {name: variable(path, flags[name]) for name in from_environment}
+            options |= from_environment
             for name in options:
                 kind = _kind(fields[name][0].annotation)
                 if kind is dict:
-                    options[name] = _parse_pairs(flags[name], options[name])
+                    options[name] = _parse_pairs(labels[name], options[name])
                 elif kind in (int, float):
                     options[name] = _number(options[name])
-            given = Given(options, path, flags)
+            user = command_values(path) if path else {}
+            given = Given(
+                options,
+                file_path,
+                labels,
+                user,
+                f"[{'.'.join(path)}]",
+                dry_run=extra.get("dry_run", False),
+                foreign=frozenset(fields),
+            )
             with interruptible():
                 function(given.resolve(configs[0]) if len(configs) == 1 else given, **extra)
 
@@ -117,11 +158,35 @@ def command(
     return wrap
 
 
+def _environment(
+    path: Sequence[str], fields: Mapping[str, Sequence[FieldInfo]], flags: Mapping[str, str], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The options of a command that the environment sets and the command line does not, as the command line has them.
+
+    Lists are separated by commas. A variable that is almost one is worth a warning: it would be ignored in silence.
+    """
+    if not path:
+        return {}
+    for name, near in unknown_variables(path, list(flags.values())).items():
+        log.warning("%s sets no option of `tertulia %s`%s", name, " ".join(path), f"; {near} does" if near else "")
+    values: dict[str, Any] = {}
+    for name, infos in fields.items():
+        text = os.environ.get(variable(path, flags[name]))
+        if text is None or name in given:
+            continue
+        kind = _kind(infos[0].annotation)
+        if kind is dict or get_origin(kind) in (list, tuple):
+            values[name] = [part.strip() for part in text.split(",") if part.strip()]
+        else:
+            values[name] = text
+    return values
+
+
 def help_of(info: FieldInfo, *, show_default: bool = True) -> str:
     """A field's docstring, with its default."""
     text = " ".join((info.description or "").split())
-    default = info.get_default(call_default_factory=True, validated_data={})
-    if not show_default or info.is_required() or default is None or default is False or default in ("", (), {}):
+    default = default_of(info)
+    if not show_default or default is None or default is False or default in ("", (), {}):
         return text
     if isinstance(default, tuple | list):
         fixed = get_origin(_kind(info.annotation)) is tuple  # given as several words
@@ -154,13 +219,14 @@ def _parameter(name: str, infos: Sequence[FieldInfo], label: str = "") -> inspec
     label = "" if f"--{name}" in label else label
     help_text = f"{label} {help_of(info, show_default=show_default)}".strip()
     parsed = _parsed(kind)
+    complete = completer(name, [choice for one in infos for choice in choices_of(one)]) if kind is not bool else None
     if cli.argument:
         metavar = name.upper() if info.is_required() else f"[{name.upper()}]"
         metavar += "..." if get_origin(kind) is list else ""
-        argument = typer.Argument(help=help_text, show_default=False, metavar=metavar)
+        argument = typer.Argument(help=help_text, show_default=False, metavar=metavar, autocompletion=complete)
         return _keyword(_parameter_name(name), Annotated[parsed | None, argument])
     names = cli.names.split() or [_default_name(name, kind)]
-    option = typer.Option(*names, help=help_text, show_default=False, metavar=_metavar(infos))
+    option = typer.Option(*names, help=help_text, show_default=False, metavar=_metavar(infos), autocompletion=complete)
     return _keyword(_parameter_name(name), Annotated[parsed | None, option])
 
 

@@ -7,35 +7,29 @@ from pathlib import Path
 from rich.text import Text
 
 from tertulia.cli.command import AsJson, command
-from tertulia.cli.corpus_mine import erase, mine
-from tertulia.cli.corpus_personas import personas
-from tertulia.cli.corpus_quality import card, dedup, filter_items, push, tag
-from tertulia.cli.corpus_sets import ranking_set, silver, split
 from tertulia.cli.ending import prepare_outputs
-from tertulia.cli.help import App
-from tertulia.cli.output import Bars, err, out, print_json, print_problems, print_table
+from tertulia.cli.output import Bars, err, out, plural, print_json, print_problems, print_table
 from tertulia.cli.show import show_dialogue, show_exchange, show_sample
 from tertulia.core.codec import Problems, dialogue_to_json, exchange_to_json
 from tertulia.core.dialogue import Dialogue, Exchange, Json
 from tertulia.core.errors import keeping
+from tertulia.core.registry import Row
 from tertulia.corpus.catalog import CATALOG, RECORD, GetConfig, get_dataset
 from tertulia.corpus.config import ReadConfig, ShowConfig
 from tertulia.corpus.convert import ConvertConfig, convert_corpus
 from tertulia.corpus.load import SAMPLE, corpus_in, holds, load_dialogues, load_exchanges
-from tertulia.corpus.readers.base import Holds, Item
+from tertulia.corpus.readers.base import AnyReader, Holds, Item
 from tertulia.corpus.registry import READERS
 from tertulia.corpus.stats import StatsConfig, sample_stats, stats_of
 from tertulia.corpus.write import written_as
 
-app = App()
 _BUNDLED = "the bundled corpus: use this name wherever a corpus is expected"
 _PARQUET = "Tertulia's own dialogues in Parquet"
 
 
-@app.command("list")
 def list_formats(json: AsJson = False) -> None:
     """List the formats that can be read and written, and the corpora that `get` can download."""
-    formats = [_format(row.name, row.summary) for row in READERS.rows()]
+    formats = [_format(row, reader) for row, reader in READERS.usable()]
     formats.append({"name": "parquet", "holds": "dialogues", "written": [".parquet"], "summary": _PARQUET})
     bundled = {"name": SAMPLE, "licence": "CC0-1.0", "format": "", "what": _BUNDLED}
     corpora = [
@@ -70,12 +64,10 @@ def _print_columns(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
         out.print(Text(line, style="bold" if row is head else ""))
 
 
-def _format(name: str, summary: str) -> dict[str, Json]:
-    reader = READERS.get(name)
-    return {"name": name, "holds": reader.holds, "written": list(written_as(reader)), "summary": summary}
+def _format(row: Row, reader: AnyReader) -> dict[str, Json]:
+    return {"name": row.name, "holds": reader.holds, "written": list(written_as(reader)), "summary": row.summary}
 
 
-@app.command("get")
 @command(GetConfig)
 def get_corpus(settings: GetConfig, *, as_json: bool) -> None:
     """Download, verify and unpack a well-known corpus; each has its own licence."""
@@ -100,7 +92,7 @@ def get_corpus(settings: GetConfig, *, as_json: bool) -> None:
             }
         )
         return
-    out.print(f"{len(result.files)} files in {result.folder}", markup=False)
+    out.print(f"{plural(len(result.files), 'file')} in {result.folder}", markup=False)
     if result.unverified:
         files = ", ".join(result.unverified)
         out.print(
@@ -110,7 +102,6 @@ def get_corpus(settings: GetConfig, *, as_json: bool) -> None:
         out.print(f"Show it with: tertulia corpus show {corpus} --format {dataset.format}", markup=False)
 
 
-@app.command()
 @command(ShowConfig)
 def show(settings: ShowConfig, *, as_json: bool) -> None:
     """Show dialogues or exchanges in a readable form."""
@@ -130,7 +121,6 @@ def show(settings: ShowConfig, *, as_json: bool) -> None:
     print_problems(problems)
 
 
-@app.command()
 @command(StatsConfig)
 def stats(settings: StatsConfig, *, as_json: bool) -> None:
     """Compute statistics of a corpus."""
@@ -153,7 +143,6 @@ def stats(settings: StatsConfig, *, as_json: bool) -> None:
     print_problems(problems)
 
 
-@app.command()
 @command(ConvertConfig)
 def convert(settings: ConvertConfig, *, as_json: bool) -> None:
     """Convert a corpus to another format."""
@@ -167,27 +156,15 @@ def convert(settings: ConvertConfig, *, as_json: bool) -> None:
     else:
         if settings.scrub:
             print_table(("replaced", ""), converted.replaced.most_common())
-        out.print(f"Wrote {converted.count} {converted.kind} to {settings.out}", markup=False)
+        written = plural(converted.count, converted.kind.removesuffix("s"))
+        out.print(f"Wrote {written} to {settings.out}", markup=False)
     if converted.repeating:
         err.print(
-            f"In {converted.repeating} dialogues one role has two turns in a row: for trainers that need alternation, "
-            "convert with --merge-turns.",
+            f"In {plural(converted.repeating, 'dialogue')} one role has two turns in a row: for trainers that need"
+            " alternation, convert with --merge-turns.",
             markup=False,
         )
     print_problems(converted.problems)
-
-
-app.command()(split)
-app.command("testset")(ranking_set)
-app.command()(silver)
-app.command()(personas)
-app.command()(dedup)
-app.command()(tag)
-app.command("filter")(filter_items)
-app.command()(push)
-app.command()(card)
-app.command()(mine)
-app.command()(erase)
 
 
 def _holds(settings: ReadConfig) -> Holds:

@@ -1,19 +1,19 @@
 """`tertulia corpus mine` and `erase`: extract dialogues from message trees and chat logs, and erase people again."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from tertulia.artefacts.folders import open_folder
 from tertulia.artefacts.stores import is_url
 from tertulia.cli.command import Given, command
-from tertulia.cli.output import Bars, out, print_json, print_problems, print_table
+from tertulia.cli.output import Bars, out, plural, print_json, print_problems, print_table
 from tertulia.core.errors import DataError, UsageError, keeping
-from tertulia.corpus.chatlogs.mine import ChatlogConfig, ChatlogOutcome, mine_chatlogs
-from tertulia.corpus.erase import EraseConfig, Erased, Verification
+from tertulia.corpus.chatlogs.mine import ChatlogConfig, ChatlogOutcome, mine_chatlogs, preview_chatlogs
+from tertulia.corpus.erase import EraseConfig, Erased, Verification, preview_erasure
 from tertulia.corpus.erase import erase as erase_messages
-from tertulia.corpus.mine import MineConfig, MineOutcome
+from tertulia.corpus.mine import MineConfig, MineOutcome, preview_mining
 from tertulia.corpus.mine import mine as mine_trees
 from tertulia.metrics.plots import funnel_plot, turns_plot
 
@@ -23,7 +23,7 @@ _MAX_LISTED = 30
 
 
 @command(MineConfig, ChatlogConfig, labels={ChatlogConfig: "[--threads]"})
-def mine(given: Given, *, as_json: bool) -> None:
+def mine(given: Given, *, as_json: bool, dry_run: bool) -> None:
     """Mine message trees for context-reply pairs by Meena's rules; with --threads, chat logs for dialogues.
 
     Options marked [--threads] apply to chat logs.
@@ -31,6 +31,9 @@ def mine(given: Given, *, as_json: bool) -> None:
     if "threads" not in given.options:
         _reject_other_options(given, MineConfig, "requires --threads")
         config = given.resolve(MineConfig)
+        if dry_run:
+            _preview_trees(config, as_json)
+            return
         with Bars() as bars:
             outcome = mine_trees(config, bars)
             bars.step("Plotting the funnel")
@@ -42,7 +45,10 @@ def mine(given: Given, *, as_json: bool) -> None:
         for target in (given.options.get("out"), *(given.options.get("source") or [])):
             if is_url(target):
                 raise UsageError(f"--threads cannot read or write {target}.", hint="Give paths on a disk.")
-        chatlogs = Given(_with_one_source(given.options), given.file, given.labels).resolve(ChatlogConfig)
+        chatlogs = replace(given, options=_with_one_source(given.options)).resolve(ChatlogConfig)
+        if dry_run:
+            _preview_chatlogs(chatlogs, as_json)
+            return
         with Bars() as bars:
             result = mine_chatlogs(chatlogs, bars)
             bars.step("Plotting dialogues by number of turns")
@@ -51,11 +57,14 @@ def mine(given: Given, *, as_json: bool) -> None:
 
 
 @command(EraseConfig)
-def erase(settings: EraseConfig, *, as_json: bool) -> None:
+def erase(settings: EraseConfig, *, as_json: bool, dry_run: bool) -> None:
     """Erase people, or single messages, from a mined corpus and what was made from it; then search all of it again.
 
     An erasure that was interrupted is finished by the same command.
     """
+    if dry_run:
+        _preview_erasure(settings, as_json)
+        return
     with keeping("The erasure is not finished.", hint="Run the same command again to finish it."), Bars() as bars:
         erased = erase_messages(
             settings.folder,
@@ -73,6 +82,65 @@ def erase(settings: EraseConfig, *, as_json: bool) -> None:
     else:
         _print_erased(erased)
     _raise_if_left(verification)
+
+
+def _preview_trees(config: MineConfig, as_json: bool) -> None:
+    preview = preview_mining(config)
+    size = sum(size for _, size in preview.sources)
+    if as_json:
+        sources = [{"file": name, "bytes": size} for name, size in preview.sources]
+        facts = {"out": str(config.out), "state": preview.state, "shards": preview.buckets}
+        print_json({"dry_run": True, "sources": sources, "bytes": size} | facts)
+        return
+    print_table(("source", "MB"), [(name, f"{size / 1e6:.1f}") for name, size in preview.sources[:_MAX_LISTED]])
+    states = {
+        "new": "would be made",
+        "continue": "has this run, which would be continued",
+        "done": "has this run, finished: nothing would be mined again",
+        "start over": "has another run, which would be removed (--fresh)",
+    }
+    files, shards = plural(len(preview.sources), "file"), plural(preview.buckets, "shard")
+    out.print(f"Would mine {files} (about {size / 1e6:.1f} MB) into {shards}.", markup=False)
+    out.print(f"{config.out} {states[preview.state]}. Nothing was written.", markup=False)
+
+
+def _preview_chatlogs(config: ChatlogConfig, as_json: bool) -> None:
+    preview = preview_chatlogs(config)
+    if as_json:
+        print_json({"dry_run": True, "out": str(config.out), **preview._asdict()})
+        return
+    logs, lines = plural(preview.logs, "log"), plural(preview.lines, "line")
+    out.print(f"Would extract dialogues from {logs} of {lines} into {config.out}. Nothing was written.", markup=False)
+
+
+def _preview_erasure(settings: EraseConfig, as_json: bool) -> None:
+    with Bars() as bars:
+        bars.step("Searching")
+        preview = preview_erasure(
+            settings.folder,
+            authors=settings.authors,
+            ids=settings.ids,
+            near=settings.near,
+            derived=settings.derived,
+            look_in=settings.look_in or None,
+        )
+    if as_json:
+        print_json({"dry_run": True} | _verification_json(preview))
+        return
+    for title, lines in (
+        ("Would be removed or masked", preview.traces),
+        (f"Near matches ({settings.near})", [f"{near.where}: {near.kind}" for near in preview.near]),
+        ("Made from this corpus", [f"{one.path}: {one.why}" for one in preview.derived]),
+        ("Not searched", preview.unsearched),
+    ):
+        if lines:
+            out.print(f"{title}: {len(lines)}", markup=False)
+            for line in lines[:_MAX_LISTED]:
+                out.print(f"  {line}", markup=False)
+            if len(lines) > _MAX_LISTED:
+                out.print(f"  ... and {len(lines) - _MAX_LISTED} more", markup=False)
+    searched = f"{plural(preview.rows, 'record')} in {plural(preview.files, 'file')}"
+    out.print(f"Searched {searched}. Nothing was written.", markup=False)
 
 
 def _verification_json(verification: Verification) -> dict[str, object]:

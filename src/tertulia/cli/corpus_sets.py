@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from tertulia.cli.command import command
-from tertulia.cli.output import Bars, out, print_json, print_problems, print_table
+from tertulia.cli.output import Bars, out, plural, print_json, print_problems, print_table
 from tertulia.core.codec import Problems
 from tertulia.core.dialogue import Dialogue, Exchange, Turn
 from tertulia.core.progress import Progress
@@ -66,7 +66,7 @@ def ranking_set(settings: TestSetConfig, *, as_json: bool) -> None:
     if as_json:
         print_json({"out": str(settings.out), "items": len(items), "mean_context_turns": mean})
     else:
-        out.print(f"Wrote {len(items)} items with {mean:.1f} turns of context on average to {settings.out}")
+        out.print(f"Wrote {plural(len(items), 'item')} with {mean:.1f} turns of context on average to {settings.out}")
     print_problems(problems)
 
 
@@ -96,7 +96,7 @@ def save_silver(settings: SilverConfig, make: Callable[[Problems, Progress], lis
         print_json({"out": str(settings.out), "made": [dict(zip(names, row, strict=True)) for row in rows]})
     else:
         print_table(("label", "operation", "examples"), rows)
-        out.print(f"Wrote {len(exchanges)} examples to {settings.out}")
+        out.print(f"Wrote {plural(len(exchanges), 'example')} to {settings.out}")
     print_problems(problems)
 
 

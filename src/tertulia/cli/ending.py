@@ -7,22 +7,33 @@
 | 2 | the call is wrong: an unknown name or option, a missing file, an output that exists |
 | 130 | interrupted by Ctrl-C |
 
-Any other exception is a bug of ours and keeps its traceback.
+Any other exception is a bug of ours and keeps its traceback. With --json, an error is one line of JSON, the last one on
+stderr; with --debug, every error has its traceback.
 """
 
+import json
 import os
 import sys
+import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TextIO
 
-from tertulia.core.config import Config
+import typer
+
+from tertulia.cli.verbosity import verbosity
 from tertulia.core.errors import Interrupted, TertuliaError
+
+if TYPE_CHECKING:
+    from tertulia.core.config import Config  # pydantic, which --help does not need
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 _CHECK = "Check the path, or choose another."
+_ROOM = "Check that there is room on the disk."
+_PRINTERS = ("rich.", "typer.")
+_BEFORE_COMMAND = ("-q", "--quiet", "-v", "--verbose", "--log-level", "--debug", "-V", "--version")
 
 
 class _Before(NamedTuple):
@@ -43,20 +54,24 @@ def end(call: Callable[[], object]) -> NoReturn:
     raise SystemExit(_flush(code))
 
 
-def report_error(message: str, hint: str = "") -> None:
-    """An error in two lines on stderr; if that is closed or full, there is nobody to tell."""
+def report_error(message: str, hint: str = "", *, kind: str = "Error", code: int = FAILED) -> None:
+    """An error in two lines on stderr, or in one of JSON; if that is closed or full, there is nobody to tell."""
     from rich.text import Text  # not before there is something to print: --help must be fast
 
     from tertulia.cli.output import err
 
     with suppress(OSError):
+        if verbosity().as_json:
+            error = {"type": kind, "message": message, "hint": hint, "exit_code": code}
+            typer.echo(json.dumps({"error": error}), err=True)
+            return
         err.print(Text(f"Error: {message}", style="red"), soft_wrap=True)
         if hint:
             err.print(Text(hint), soft_wrap=True)
 
 
 def prepare_outputs(
-    config: Config, *, labels: Mapping[str, str] | None = None, given: Collection[str] | None = None
+    config: "Config", *, labels: Mapping[str, str] | None = None, given: Collection[str] | None = None
 ) -> None:
     """Check the outputs of a config before the work, and announce those that were not asked for.
 
@@ -86,52 +101,91 @@ def interruptible() -> Iterator[None]:
 
 def _run(call: Callable[[], object]) -> int:
     try:
-        call()
+        result = call()
+        return result if isinstance(result, int) else 0
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else FAILED if stop.code else 0
     except TertuliaError as error:
-        report_error(error.message, error.hint)
+        _show_traceback()
+        report_error(error.message, error.hint, kind=type(error).__name__, code=error.exit_code)
         return error.exit_code
+    except typer.TyperException as error:  # an option that does not exist, a value that is missing
+        _report_usage(error)
+        return error.exit_code
+    except typer.Abort:
+        return INTERRUPTED
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output is gone (`| head`): there is nobody to report to
         return FAILED
     except OSError as error:
-        if error.filename is None:
-            report_error(f"{_reason(error)}.", "Check that there is room on the disk.")
+        _show_traceback()
+        code = USAGE if isinstance(error, FileNotFoundError) else FAILED
+        if error.filename is not None:
+            report_error(f"{error.filename}: {_reason(error)}.", _CHECK, code=code)
+        elif _is_printing(error):
+            report_error(f"The output cannot be printed: {_reason(error)}.", code=code)
+            _discard(getattr(sys.stdout, "wrapped", sys.stdout))
         else:
-            report_error(f"{error.filename}: {_reason(error)}.", _CHECK)
-        return USAGE if isinstance(error, FileNotFoundError) else FAILED
-    return 0
+            places = ", ".join(str(before.path) for before in _OUTPUTS.get())
+            report_error(f"{places}: {_reason(error)}." if places else f"{_reason(error)}.", _ROOM, code=code)
+        return code
+
+
+def _show_traceback() -> None:
+    """Where the error comes from, with --debug; without JSON only, where it would be in the way."""
+    if verbosity().debug and not verbosity().as_json:
+        with suppress(OSError):
+            traceback.print_exc()
+
+
+def _report_usage(error: typer.TyperException) -> None:
+    option = getattr(error, "option_name", "")
+    hint = f"{option} stands before the command: tertulia {option} COMMAND ..." if option in _BEFORE_COMMAND else ""
+    show = getattr(error, "show", None)  # with the usage of the command, if it is about one
+    if show is None or verbosity().as_json:
+        report_error(error.format_message(), hint, kind="UsageError", code=error.exit_code)
+        return
+    with suppress(OSError):
+        show()
+        if hint:
+            typer.echo(hint, err=True)
+
+
+def _is_printing(error: OSError) -> bool:
+    """Whether an error comes from what prints, and not from a file that is written."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith(_PRINTERS)
 
 
 def _flush(code: int) -> int:
     """Write what is left in our streams while an error can still be reported; Python itself could not at its exit."""
+    stdout, stderr = (getattr(stream, "wrapped", stream) for stream in (sys.stdout, sys.stderr))  # typer wraps them
     try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except BrokenPipeError:
-        code = code or FAILED
-        _discard(sys.stdout.fileno())
+        if stdout is not None:
+            stdout.flush()
     except OSError as error:
         code = code or FAILED
-        _discard(sys.stdout.fileno())
-        report_error(f"The standard output cannot be written: {_reason(error)}.")
+        _discard(stdout)
+        if not isinstance(error, BrokenPipeError):
+            report_error(f"The output cannot be printed: {_reason(error)}.")
     except ValueError:
         pass  # closed already
     try:
-        if sys.stderr is not None:
-            sys.stderr.flush()
+        if stderr is not None:
+            stderr.flush()
     except (OSError, ValueError):
-        _discard(2)
+        _discard(stderr)
     return code
 
 
-def _discard(descriptor: int) -> None:
-    """What is still written to a stream that cannot take it goes nowhere."""
+def _discard(stream: TextIO) -> None:
+    """What a stream holds and cannot write goes nowhere."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, descriptor)
+        os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
 
 
@@ -144,7 +198,8 @@ def _announce(path: Path, label: str) -> None:
 
     from tertulia.cli.output import err
 
-    err.print(Text(f"Writing to {path}; {label} names another place."), soft_wrap=True)
+    if not verbosity().quiet:
+        err.print(Text(f"Writing to {path}; {label} names another place."), soft_wrap=True)
 
 
 def _report_interrupt(kept: str, hint: str) -> None:

@@ -1,6 +1,6 @@
 """Help as plain text in two columns. Typer's boxes have five, which leaves no room for the text at 80 characters."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import typer
@@ -29,8 +29,16 @@ class PlainCommand(TyperCommand):
 class PlainGroup(TyperGroup):
     """A group whose help shows the full description of each command; typer's cuts it after one line."""
 
+    order: Sequence[str] = ()
+    """The commands in the order in which the help shows them; typer has groups behind commands."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of the commands."""
+        names = super().list_commands(ctx)
+        return sorted(names, key=self.order.index) if set(names) <= set(self.order) else names
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands in the order in which they were registered."""
+        """Write the commands in their order."""
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         _write_section(formatter, "Commands", [(name, (c.help or "").split("\n\n")[0]) for name, c in commands if c])
 
@@ -38,8 +46,9 @@ class PlainGroup(TyperGroup):
 class App(typer.Typer):
     """Commands, or groups of them, with plain help."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(cls=PlainGroup, rich_markup_mode=None, **options)
+    def __init__(self, *, order: Sequence[str] = (), **options: Any) -> None:
+        group = type("OrderedGroup", (PlainGroup,), {"order": tuple(order)})
+        super().__init__(cls=group, rich_markup_mode=None, **options)
 
     def command(self, name: str | None = None, **options: Any) -> Callable[[F], F]:
         """Register a function as a command."""

@@ -3,13 +3,6 @@
 from collections.abc import Mapping
 
 from tertulia.cli.command import command
-from tertulia.cli.help import App
-from tertulia.cli.judge_conversations import conversations
-from tertulia.cli.judge_grounding import grounding
-from tertulia.cli.judge_llm import llm, ppi
-from tertulia.cli.judge_meta import hybrid, meta, proxy
-from tertulia.cli.judge_replay import replay
-from tertulia.cli.judge_replies import replies
 from tertulia.cli.output import Bars
 from tertulia.cli.report import conclude
 from tertulia.core.codec import Problems
@@ -21,15 +14,7 @@ from tertulia.judge.rank import run_rank
 from tertulia.judge.runs import describe_data
 from tertulia.lab.curve import CurveConfig, run_curve
 
-app = App()
 
-
-@app.callback()
-def judge() -> None:
-    """Judge bots."""
-
-
-@app.command()
 @command(RankConfig)
 def rank(settings: RankConfig, *, as_json: bool) -> None:
     """Measure how often bots find the true reply among distractors, with 95% intervals."""
@@ -46,7 +31,6 @@ def rank(settings: RankConfig, *, as_json: bool) -> None:
     )
 
 
-@app.command()
 @command(CurveConfig)
 def curve(settings: CurveConfig, *, as_json: bool) -> None:
     """Train a recipe on more and more dialogues and measure hits@1 by training size (Ubuntu paper, figure 3)."""
@@ -60,7 +44,6 @@ def curve(settings: CurveConfig, *, as_json: bool) -> None:
     conclude(run, settings.out, data=data, as_json=as_json, problems=problems)
 
 
-@app.command()
 @command(ProfileConfig)
 def profiles(settings: ProfileConfig, *, as_json: bool) -> None:
     """Measure how often tf-idf predicts a speaker's profile wrongly (Persona-Chat, tables 13 and 14)."""
@@ -70,7 +53,6 @@ def profiles(settings: ProfileConfig, *, as_json: bool) -> None:
     conclude(run, settings.out, data=lambda: _data(settings), as_json=as_json, problems=problems)
 
 
-@app.command()
 @command(PerplexityConfig)
 def perplexity(settings: PerplexityConfig, *, as_json: bool) -> None:
     """Measure the perplexity of models on human turns, and how similar their replies are to human ones."""
@@ -82,7 +64,6 @@ def perplexity(settings: PerplexityConfig, *, as_json: bool) -> None:
     conclude(run, settings.out, data=lambda: _data(settings), as_json=as_json, problems=problems)
 
 
-@app.command()
 @command(SamplesConfig)
 def samples(settings: SamplesConfig, *, as_json: bool) -> None:
     """Compare a model's best samples with beam search, and the effect of more samples (Meena, tables 2 and 3)."""
@@ -91,17 +72,6 @@ def samples(settings: SamplesConfig, *, as_json: bool) -> None:
     with Bars() as bars:
         run = run_samples(settings, bars)
     conclude(run, settings.out, data=lambda: describe_prompts(settings), as_json=as_json)
-
-
-app.command()(conversations)
-app.command()(grounding)
-app.command()(meta)
-app.command()(hybrid)
-app.command()(proxy)
-app.command()(replies)
-app.command()(llm)
-app.command()(ppi)
-app.command()(replay)
 
 
 def _data(settings: JudgeConfig) -> Mapping[str, Json]:

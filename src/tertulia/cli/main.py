@@ -1,88 +1,148 @@
 """The root of the command line. Only the command that is called is imported, which keeps `tertulia --help` fast.
 
-How a command ends, with which exit code, is the business of `ending`.
+However a command ends, it ends in `ending`: errors of the `TertuliaError` family become a message, a hint and an exit
+code.
 """
 
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib import import_module
-from typing import NamedTuple
+from typing import Any
 
 import typer
+from typer.main import get_command
 
 from tertulia import __version__
+from tertulia.cli.commands import COMMANDS, Command, Group
 from tertulia.cli.ending import end
 from tertulia.cli.help import App
+from tertulia.cli.verbosity import LEVELS, Verbosity, set_verbosity
 from tertulia.core.command_line import set_command_line
 
-
-class Command(NamedTuple):
-    """A command: where it is defined, and its line of help."""
-
-    target: str
-    help: str
+_TAKES_VALUE = ("--log-level", "--show-completion", "--install-completion")
+"""Options before the command that are followed by a value; that of the last two may be left out."""
 
 
-COMMANDS = {
-    "demo": Command("tertulia.cli.demo:demo", "Run everything on the bundled sample: mine, rank, talk, report, serve."),
-    "corpus": Command("tertulia.cli.corpus:app", "Download, inspect, convert and mine corpora."),
-    "train": Command("tertulia.cli.train:train", "Train the model that a recipe (a TOML file) describes."),
-    "export": Command("tertulia.cli.export:export", "Write a fine-tuned model for others: merged, or its adapter."),
-    "chat": Command("tertulia.cli.chat:chat", "Talk to a bot in the terminal."),
-    "serve": Command("tertulia.cli.serve:serve", "Serve bots: a chat page and an OpenAI-compatible API."),
-    "key": Command("tertulia.cli.key:key", "Make an API key for the server."),
-    "account": Command("tertulia.cli.account:app", "Manage the accounts of researchers."),
-    "store": Command("tertulia.cli.store:app", "Export the conversations of a server."),
-    "selfplay": Command("tertulia.cli.selfplay:selfplay", "Let bots talk to each other."),
-    "judge": Command("tertulia.cli.judge:app", "Judge bots: ranking, perplexity, samples and learning curves."),
-    "study": Command("tertulia.cli.study:app", "Studies with people: plan, open, simulate, report."),
-    "report": Command("tertulia.cli.report:report", "Report the results of judged runs and compare them."),
-}
-
-
-def build(load: Sequence[str] = ()) -> typer.Typer:
-    """The root command. The commands named in `load` are imported; the others are only lines of help."""
+def build(load: Collection[str] = ()) -> typer.Typer:
+    """The root command. The commands in `load` ("chat", "corpus mine") are imported, of a group ("corpus") all of them;
+    the others are only lines of help.
+    """
     root = App(
         name="tertulia",
+        order=tuple(COMMANDS),
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        add_completion=False,
         help="A lab for open-domain dialogue: build corpora, train models, talk to bots, and judge them.",
+        epilog="Options of every command can also be set by environment variables and in a user config file: see"
+        " docs/command-line.md.",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-
-    @root.callback()
-    def options(
-        version: bool = typer.Option(
-            False, "--version", help="Print the version and exit.", is_eager=True, callback=_version
-        ),
-    ) -> None:
-        pass
-
-    for name, command in COMMANDS.items():
-        if name not in load:
-            root.command(name, help=command.help)(_not_loaded)
-            continue
-        module, _, attribute = command.target.partition(":")
-        target = getattr(import_module(module), attribute)
-        if isinstance(target, typer.Typer):
-            root.add_typer(target, name=name, help=command.help, no_args_is_help=True)
+    root.callback()(_options)
+    for name, entry in COMMANDS.items():
+        if isinstance(entry, Command):
+            _add(root, name, entry, loaded=name in load, no_args_is_help=name == "chat")
         else:
-            root.command(name, help=command.help, no_args_is_help=name == "chat")(target)
+            root.add_typer(_group(name, entry, load), name=name, help=entry.help, no_args_is_help=True)
     return root
 
 
 def run(argv: Sequence[str] | None = None) -> None:
     """The entry point of the `tertulia` command."""
     args = list(sys.argv[1:] if argv is None else argv)
-    name = next((argument for argument in args if not argument.startswith("-")), None)
     set_command_line(args)
-    end(lambda: build([name] if name in COMMANDS else [])(args, prog_name="tertulia"))
+    set_verbosity(Verbosity(as_json="--json" in args))
+    end(lambda: get_command(build(_called(args))).main(args, prog_name="tertulia", standalone_mode=False))
+
+
+def _options(
+    version: bool = typer.Option(
+        False,
+        "--version",
+        "-V",
+        help="Print the version and exit.",
+        is_eager=True,
+        callback=lambda requested: _version(requested),
+    ),
+    quiet: bool = typer.Option(
+        False, "--quiet", "-q", help="Show no progress, and errors only.", envvar="TERTULIA_QUIET", show_envvar=False
+    ),
+    verbose: bool = typer.Option(
+        False,
+        "--verbose",
+        "-v",
+        help="Log what is done: the same as --log-level info.",
+        envvar="TERTULIA_VERBOSE",
+        show_envvar=False,
+    ),
+    log_level: str | None = typer.Option(
+        None,
+        "--log-level",
+        help="Log messages of this level and above. Default: warning.",
+        metavar=f"[{'|'.join(LEVELS)}]",
+        envvar="TERTULIA_LOG_LEVEL",
+        show_envvar=False,
+        autocompletion=lambda: list(LEVELS),
+    ),
+    debug: bool = typer.Option(
+        False,
+        "--debug",
+        help="Log everything, and show where in the code an error comes from.",
+        envvar="TERTULIA_DEBUG",
+        show_envvar=False,
+    ),
+) -> None:
+    from tertulia.cli.user_config import global_options  # pydantic, which --help does not need
+
+    given: dict[str, Any] = {"quiet": quiet, "verbose": verbose, "log_level": log_level, "debug": debug}
+    set_verbosity(global_options({name: value for name, value in given.items() if value}))
+
+
+def _called(args: Sequence[str]) -> list[str]:
+    """The command that the arguments call: "corpus mine", nothing if only help is wanted.
+
+    >>> _called(["--log-level", "info", "corpus", "mine", "a.jsonl"]), _called(["judge", "--help"]), _called([])
+    (['corpus mine'], [], [])
+    """
+    if (
+        "_TERTULIA_COMPLETE" in os.environ
+    ):  # a shell completes this line: bash has it in one variable, others in another
+        args = (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")).split()[1:]
+    words: list[str] = []
+    skip = False
+    for argument in args:
+        if skip:
+            skip = False
+        elif argument.startswith("-"):
+            skip = argument in _TAKES_VALUE and not words
+        else:
+            words.append(argument)
+    entry = COMMANDS.get(words[0]) if words else None
+    if isinstance(entry, Group):
+        return [" ".join(words[:2])] if len(words) > 1 and words[1] in entry.commands else []
+    return words[:1] if entry else []
+
+
+def _group(name: str, group: Group, load: Collection[str]) -> typer.Typer:
+    app = App()
+    app.callback()(lambda: None)  # also a group of one command is a group
+    for sub, command in group.commands.items():
+        _add(app, sub, command, loaded=name in load or f"{name} {sub}" in load)
+    return app
+
+
+def _add(app: App, name: str, command: Command, *, loaded: bool, no_args_is_help: bool = False) -> None:
+    if not loaded:
+        app.command(name, help=command.help)(_not_loaded)
+        return
+    module, _, attribute = command.target.partition(":")
+    target = getattr(import_module(f"tertulia.cli.{module}"), attribute)
+    app.command(name, no_args_is_help=no_args_is_help)(target)
 
 
 def _version(requested: bool) -> None:
     if requested:
-        typer.echo(__version__)
+        typer.echo(f"tertulia {__version__}")
         raise typer.Exit
 
 

@@ -4,7 +4,9 @@ Everything that is printed passes here, and no text reaches the terminal as it i
 shown, not sent. Colours are for terminals, and never if NO_COLOR is set.
 """
 
+import errno
 import json
+import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,11 +16,21 @@ from typing import Any, Self
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
+from tertulia.cli.verbosity import verbosity
 from tertulia.core.codec import Problems
 from tertulia.core.progress import Pace, duration
 from tertulia.core.text import visible
@@ -32,12 +44,20 @@ class SafeConsole(Console):
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
+    def on_broken_pipe(self) -> None:
+        """Leave it to `ending`; rich's own way would silence the console for good."""
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
-out = SafeConsole(highlight=False, soft_wrap=True)
-err = SafeConsole(stderr=True, highlight=False)
+
+out = SafeConsole(highlight=False, markup=False, emoji=False, soft_wrap=True)
+err = SafeConsole(stderr=True, highlight=False, markup=False, emoji=False)
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\ud800-\udfff]")
 _FIGURE = re.compile(r"\s*(?:x |[-+−<~])?[\d.]|\s*(?:[-–]|nan)(?:\n|$)")
 _INTERVAL = re.compile(r"\[-?[\d.]+, -?[\d.]+\]")
+WIDE = 72
+"""Columns of a terminal on which a progress bar has room for everything."""
+MISSING = "–"
+"""What a table shows where there is no value."""
 GAP = 2
 """Spaces between two columns of a table."""
 MAX_WORD = 16
@@ -55,9 +75,12 @@ def print_text(text: str) -> None:
     typer.echo(visible(text), nl=False)
 
 
-def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "") -> None:
-    """A table for people; cells are text, never markup. One that is too wide is printed in parts, below each other."""
-    cells = [[visible(str(cell)) for cell in row] for row in rows]
+def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "", left: bool = False) -> None:
+    """A table for people; cells are text, never markup. One that is too wide is printed in parts, below each other.
+
+    Figures are aligned to the right, texts to the left; with `left`, everything.
+    """
+    cells = [[visible(cell_text(cell)) for cell in row] for row in rows]
     for k, columns in enumerate(table_parts(head, cells, out.width)):
         table = Table(
             title=Text(title, style="table.title") if title and not k else None,
@@ -70,7 +93,7 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, title:
             column = [row[i] for row in cells if i < len(row)]
             table.add_column(
                 head[i],
-                justify="right" if i and _is_numeric(column) else "left",
+                justify="right" if i and not left and _is_numeric(column) else "left",
                 overflow="fold",  # a cut name is ambiguous
                 no_wrap=bool(i) and any(map(_INTERVAL.search, column)),
             )
@@ -79,6 +102,25 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, title:
         if k:
             out.print()
         out.print(table)
+
+
+def cell_text(value: object) -> str:
+    """A value as people read it: what is missing or undefined is a dash.
+
+    >>> cell_text(None), cell_text(float("nan")), cell_text(3)
+    ('–', '–', '3')
+    """
+    undefined = value is None or (isinstance(value, float) and value != value)
+    return MISSING if undefined else str(value)
+
+
+def plural(count: int, noun: str, several: str = "") -> str:
+    """A count with its noun.
+
+    >>> plural(1, "dialogue"), plural(2, "dialogue"), plural(0, "reply", "replies"), plural(1200, "turn")
+    ('1 dialogue', '2 dialogues', '0 replies', '1200 turns')
+    """
+    return f"{count} {noun if count == 1 else several or f'{noun}s'}"
 
 
 def table_parts(head: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[list[int]]:
@@ -121,9 +163,26 @@ def _longest_line(texts: Sequence[str]) -> int:
 def print_problems(problems: Problems) -> None:
     """Print what was skipped, if anything was."""
     if problems.count:
-        err.print(Text(f"Skipped {problems.count} damaged lines, for example:", style="yellow"))
+        err.print(Text(f"Skipped {plural(problems.count, 'damaged line')}, for example:", style="yellow"))
         for example in problems.examples:
             err.print(Text(f"  {example}", style="yellow"))
+
+
+def _bar_columns(width: int) -> list[ProgressColumn]:
+    """What a bar shows: on a narrow terminal only what matters, on one line, because a line that wraps is drawn anew
+    with every step."""
+
+    def text(template: str, **options: Any) -> TextColumn:
+        column = Column(no_wrap=True, overflow="ellipsis", **options)
+        return TextColumn(template, markup=False, table_column=column)
+
+    wide = width >= WIDE
+    title = text("{task.description}", **({} if wide else {"max_width": max(8, width - 24)}))
+    bar: list[ProgressColumn] = [BarColumn(bar_width=24)] if wide else []
+    times: list[ProgressColumn] = [TimeElapsedColumn()] if wide else []
+    note: list[ProgressColumn] = [text("{task.fields[note]}")] if wide else []
+    left = text("{task.fields[left]}")
+    return [SpinnerColumn(finished_text="[green]✓"), title, *bar, MofNCompleteColumn(), *times, left, *note]
 
 
 class Bars(AbstractContextManager["Bars"]):
@@ -136,17 +195,9 @@ class Bars(AbstractContextManager["Bars"]):
     """Seconds between two plain lines."""
 
     def __init__(self) -> None:
-        self._progress = Progress(
-            SpinnerColumn(finished_text="[green]✓"),
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}", markup=False),
-            TextColumn("{task.fields[note]}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
-            console=err,
-            disable=not err.is_terminal,
-        )
+        quiet = verbosity().quiet
+        self._lines = not err.is_terminal and not quiet
+        self._progress = Progress(*_bar_columns(err.width), console=err, disable=quiet or not err.is_terminal)
         self._task: TaskID | None = None
         self._title, self._start, self._note, self._last_line = "", 0.0, "", 0.0
         self._pace = Pace(None)
@@ -176,7 +227,7 @@ class Bars(AbstractContextManager["Bars"]):
         self._pace.advance(n)
         self._progress.update(self._task, advance=n, left=self._remaining())
         now = time.perf_counter()
-        if not err.is_terminal and now - self._last_line >= self.LINE_SECONDS:
+        if self._lines and now - self._last_line >= self.LINE_SECONDS:
             self._last_line = now
             of = f"{self._pace.done}/{self._pace.total}" if self._pace.total else f"{self._pace.done}"
             line = ", ".join(part for part in (f"{self._title} {of}", self._remaining(), self._note) if part)
@@ -199,6 +250,6 @@ class Bars(AbstractContextManager["Bars"]):
         task = self._progress.tasks[self._task]
         done = task.total or 1
         self._progress.update(self._task, description=title, total=done, completed=done, left="", note="")
-        if not err.is_terminal:
+        if self._lines:
             err.print(Text(f"{title} ({time.perf_counter() - self._start:.1f} s)"), soft_wrap=True)
         self._task, self._note = None, ""

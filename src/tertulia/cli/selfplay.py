@@ -1,10 +1,9 @@
 """`tertulia selfplay`: let bots talk to themselves and to each other, and save the conversations."""
 
-import typer
 from rich.text import Text
 
 from tertulia.cli.command import command
-from tertulia.cli.output import Bars, out, print_json, print_table
+from tertulia.cli.output import Bars, out, plural, print_json, print_table
 from tertulia.core.dialogue import Json
 from tertulia.core.progress import duration
 from tertulia.talk.selfplay.config import SelfplayConfig
@@ -22,12 +21,13 @@ def selfplay(settings: SelfplayConfig, *, as_json: bool) -> None:
     if len(outcome.pairings) == 1:
         for turn in outcome.first.turns:
             out.print(Text.assemble((f"{turn.speaker}: ", "bold"), turn.text))
-        typer.echo()
+        out.print()
     print_table(("pairing", "conversations", "turns", "distinct-2", "time"), map(_row, outcome.pairings))
-    typer.echo(f"\n{sum(one.conversations for one in outcome.pairings)} conversations in {outcome.file}")
+    count = sum(one.conversations for one in outcome.pairings)
+    out.print(f"\n{plural(count, 'conversation')} in {outcome.file}")
     if outcome.continued:
         was = "all" if outcome.continued == outcome.shards else f"{outcome.continued} of {outcome.shards}"
-        typer.echo(f"An earlier run had finished {was} shards.")
+        out.print(f"An earlier run had finished {was} shards.")
 
 
 def _row(one: PairingSummary) -> tuple[str, ...]:

@@ -17,7 +17,6 @@ from tertulia.cli.output import out
 from tertulia.core.errors import UsageError
 from tertulia.web.config import ServeConfig, lazy_bots
 from tertulia.web.exposure import check_exposure
-from tertulia.web.server import run
 
 
 @command(ServeConfig)
@@ -32,8 +31,12 @@ def serve(config: ServeConfig) -> None:
 
 def run_server(config: ServeConfig) -> None:
     """Open the database, load the bots in the background, and serve until a signal comes."""
+    from tertulia.cli.database import announce_new  # SQLAlchemy and FastAPI, which --help does not need
+    from tertulia.web.server import run
+
     config = with_secrets(config)
     check_exposure(config)
+    announce_new(config.db)
     setup_links: list[str] = []
 
     def ready(address: str) -> None:

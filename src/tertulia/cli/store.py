@@ -5,25 +5,18 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
-import typer
 
 from tertulia.artefacts.outputs import Force, Output, write_output
 from tertulia.cli.command import command
-from tertulia.cli.output import Bars, out, print_json
+from tertulia.cli.database import open_database
+from tertulia.cli.output import Bars, out, plural, print_json
 from tertulia.core.codec import dialogue_to_json
 from tertulia.core.config import Cli, Config
 from tertulia.core.dialogue import Dialogue, Turn
 from tertulia.core.errors import StoreError
-from tertulia.store import Conversation, ConversationStore, Database, StoredTurn
+from tertulia.store import Conversation, ConversationStore, StoredTurn
 from tertulia.store.backup import backup, check, restore
 from tertulia.store.study_base import is_study_owner
-
-app = typer.Typer()
-
-
-@app.callback()
-def store() -> None:
-    """The database of a server: export, backup, restore, check."""
 
 
 class StoreExportConfig(Config):
@@ -38,7 +31,6 @@ class StoreExportConfig(Config):
     """Whether to include conversations of studies, which otherwise leave only by `tertulia study export`."""
 
 
-@app.command()
 @command(StoreExportConfig)
 def export(settings: StoreExportConfig, *, as_json: bool) -> None:
     """Export all conversations with everything that is known about each reply, also replaced and undone ones.
@@ -48,7 +40,7 @@ def export(settings: StoreExportConfig, *, as_json: bool) -> None:
     """
     count, studies_left_out = 0, False
     with (
-        Database.open(settings.db) as database,
+        open_database(settings.db) as database,
         write_output(settings.out) as path,
         path.open("wb") as file,
         Bars() as bars,
@@ -66,7 +58,7 @@ def export(settings: StoreExportConfig, *, as_json: bool) -> None:
     if as_json:
         print_json({"out": str(settings.out), "conversations": count, "studies_left_out": studies_left_out})
     else:
-        out.print(f"Wrote {count} conversations to {settings.out}", markup=False)
+        out.print(f"Wrote {plural(count, 'conversation')} to {settings.out}", markup=False)
         if studies_left_out:
             out.print("Left out the conversations of studies: use tertulia study export, or --studies.", markup=False)
 
@@ -80,7 +72,6 @@ class StoreBackupConfig(Config):
     """File to write, which must not exist yet."""
 
 
-@app.command("backup")
 @command(StoreBackupConfig)
 def back_up(settings: StoreBackupConfig, *, as_json: bool) -> None:
     """Back up a database to a single file (SQLite, also for PostgreSQL). Servers may go on running.
@@ -104,7 +95,6 @@ class StoreRestoreConfig(Config):
     """Database to restore into, which must be new or empty."""
 
 
-@app.command("restore")
 @command(StoreRestoreConfig)
 def restore_into(settings: StoreRestoreConfig, *, as_json: bool) -> None:
     """Restore a backup into a new database, of this version and either kind. Nothing is overwritten."""
@@ -122,7 +112,6 @@ class StoreCheckConfig(Config):
     """Database of the server, or a backup as sqlite:///FILE."""
 
 
-@app.command("check")
 @command(StoreCheckConfig)
 def check_database(settings: StoreCheckConfig, *, as_json: bool) -> None:
     """Check a database: its file, its references, and what must always hold. Changes nothing."""

@@ -5,18 +5,17 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from fastapi import FastAPI
 from pydantic import Field
 
 from tertulia.artefacts.files import fingerprint
 from tertulia.artefacts.manifest import read_about
 from tertulia.artefacts.outputs import Force, Output, has_manifest_of, write_output
 from tertulia.cli.command import command
+from tertulia.cli.database import open_database
 from tertulia.cli.output import Bars, out, print_json
 from tertulia.cli.report import print_report
-from tertulia.cli.study_walk import walk_study
 from tertulia.core.config import Cli, Config, validate
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError, MissingFile, TertuliaError, UsageError, keeping
@@ -33,11 +32,9 @@ from tertulia.study.presets import study_from_toml
 from tertulia.study.report import VERB, study_report, study_run, study_sections
 from tertulia.study.simulate import RaterBias, bot_qualities, simulated_raters
 from tertulia.study.units import StudyItem, Unit, bot_names, read_items
-from tertulia.talk.bots.generic import GenericBot
-from tertulia.web.app import create_app
-from tertulia.web.config import ServeConfig
-from tertulia.web.server import running
-from tertulia.web.study.opening import open_study
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 DB = "sqlite:///tertulia.db"
 DB_HELP = "Database of the server, as for `tertulia serve`."
@@ -60,6 +57,8 @@ def load_study(file: Path, *, items: bool = True) -> tuple[StudyConfig, list[Stu
 
 def open_from_file(store: StudyStore, file: Path, *, name: str) -> StudyRecord:
     """Store a study and open it; its bots generate the responses that the items lack."""
+    from tertulia.web.study.opening import open_study
+
     config, items = load_study(file)
     rng = random.Random(config.seed)
     with Bars() as bars:
@@ -117,7 +116,7 @@ def report(settings: ReportStudyConfig, *, as_json: bool) -> None:
 
     The folder of --out is a judged run, which `tertulia report` can open again, also beside others.
     """
-    with Database.open(settings.db) as database:
+    with open_database(settings.db) as database:
         store = StudyStore(database)
         record = find_study(store, settings.study)
         result, failure = make_report(store, record, settings.out)
@@ -181,7 +180,7 @@ def export(settings: ExportStudyConfig, *, as_json: bool) -> None:
             count += 1
             yield row
 
-    with Database.open(settings.db) as database:
+    with open_database(settings.db) as database:
         store = StudyStore(database)
         record = find_study(store, settings.study)
         payloads = {unit.id: unit.payload for unit in store.units(record.id)}
@@ -219,7 +218,7 @@ def import_ratings(settings: ImportConfig, *, as_json: bool) -> None:
         raise MissingFile(f"File not found: {settings.file}", hint="Download fed_data.json from the FED dataset.")
     imported = import_study(settings.file.read_text(encoding="utf-8"), settings.format_, source=str(settings.file))
     name = settings.name or settings.file.stem
-    with Database.open(settings.db) as database, Bars() as bars:
+    with open_database(settings.db, create=True) as database, Bars() as bars:
         store = StudyStore(database)
         if any(study.name == name for study in store.list()):
             raise UsageError(f"There is a study called {name!r} already.", hint="Give another --name.")
@@ -299,6 +298,9 @@ def simulate(settings: SimulateConfig, *, as_json: bool) -> None:
     The server runs on this machine for as long as it takes. Raters do not read: what they answer follows from the
     quality of the bots and their own biases, so that the report can be compared with the truth.
     """
+    from tertulia.cli.study_walk import walk_study  # a server and its client, which other commands do not need
+    from tertulia.web.server import running
+
     config, items = load_study(settings.file)
     bots = bot_names(config, items)
     if any(bot.spec == HUMAN for bot in config.bots):
@@ -308,7 +310,7 @@ def simulate(settings: SimulateConfig, *, as_json: bool) -> None:
     raters = simulated_raters(settings.raters, bias, seed=settings.seed)
     with tempfile.TemporaryDirectory(prefix="tertulia-simulate-") as folder:
         url = settings.db or f"sqlite:///{folder}/simulated.db"
-        with Database.open(url) as database:
+        with open_database(url, create=True) if settings.db else Database.open(url) as database:
             store = StudyStore(database)
             record = open_from_file(store, settings.file, name=f"{settings.file.stem}-simulated-{settings.seed}")
             with Bars() as bars, running(_app(database)) as address:
@@ -346,8 +348,12 @@ def simulate(settings: SimulateConfig, *, as_json: bool) -> None:
         raise failure
 
 
-def _app(database: Database) -> FastAPI:
+def _app(database: Database) -> "FastAPI":
     """A server without limits on how fast one address may be: all simulated raters come from this machine."""
+    from tertulia.talk.bots.generic import GenericBot
+    from tertulia.web.app import create_app
+    from tertulia.web.config import ServeConfig
+
     return create_app({"generic": GenericBot()}, database, config=ServeConfig(messages_per_minute=0, max_in_flight=0))
 
 

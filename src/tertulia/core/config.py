@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, get_args
+from typing import Any, ClassVar, NamedTuple, TypeVar, get_args
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -57,6 +57,13 @@ class Cli:
 C = TypeVar("C", bound=Config)
 
 
+class Source(NamedTuple):
+    """Values that are below those of a file, and where they come from, for errors."""
+
+    values: Mapping[str, Any]
+    where: str
+
+
 def resolve(
     cls: type[C],
     file: Path | None = None,
@@ -64,18 +71,23 @@ def resolve(
     *,
     where: str = "",
     labels: Mapping[str, str] | None = None,
+    below: Source | None = None,
 ) -> C:
-    """A config from its defaults, then a TOML file, then options; options that are None were not given.
+    """A config from its defaults, then `below`, then a TOML file, then options; options that are None were not given.
 
     `labels` are the names of the fields on the command line ("--seed", "BOTS"). With them, an error names the option if
     the value was an option, and the file and the key if it was in the file.
     """
     values: dict[str, Any] = load_toml(file) if file else {}
     given = {key: value for key, value in (overrides or {}).items() if value is not None}
+    lowest = dict(below.values) if below else {}
     try:
-        return cls.model_validate(values | given)
+        return cls.model_validate(lowest | values | given)
     except ValidationError as error:
         source = where or (str(file) if file else "the options")
+        in_lowest = lowest.keys() - values.keys() - given.keys()
+        if below and {str(problem["loc"][0]) for problem in error.errors() if problem["loc"]} & in_lowest:
+            source, values = below.where, lowest
         raise _config_error(cls, error, source, labels, in_file=values.keys() - given.keys()) from None
 
 

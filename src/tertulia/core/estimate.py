@@ -15,6 +15,8 @@ class Estimate:
     level: float = 0.95
 
     def __str__(self) -> str:
+        if math.isnan(self.value):
+            return f"n/a (n = {self.n})"
         if math.isnan(self.low):
             return f"{self.value:.3f} (n = {self.n})"
         return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}] (n = {self.n})"

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.feature_extraction.text import TfidfVectorizer
 
 from tertulia.core.dialogue import Dialogue, Exchange, Persona, PersonaScope, exchanges
 from tertulia.core.errors import DataError
@@ -100,6 +99,8 @@ def nearest(
     Texts without a common word do not count as similar; texts with the same words are excluded. In large sets, words
     that occur in every tenth text ("i", "the") are ignored: they say little and cost most.
     """
+    from sklearn.feature_extraction.text import TfidfVectorizer  # a second to import
+
     max_share = MAX_SHARE if len(texts) > FEW else 1.0
     vectorizer = TfidfVectorizer(analyzer=words, sublinear_tf=True, max_df=max_share, dtype=np.float32)
     try:

@@ -113,15 +113,17 @@ def _sketch(task: _SketchTask) -> _Sketched:
     """Read one part, set its items aside and write their sketches."""
     work, number = Path(task.work), task.part.number
     result = _Sketched(number)
-    spool = SpoolWriter(work, number)
-    sketches = SketchWriter(work, number, task.ranges, min_words=task.min_words)
-    for batch in batches(read_part(task.part, result.problems)):
-        spool.write(batch)
-        turns = [turns_of(item) for item in batch]
-        sketches.add([[turn.text for turn in (own[-1:] if task.on == "reply" else own)] for own in turns])
-        result.count += len(batch)
-    spool.close()
-    result.blocks = sketches.close()
+    with (
+        SpoolWriter(work, number) as spool,
+        SketchWriter(work, number, task.ranges, min_words=task.min_words) as sketches,
+    ):
+        for batch in batches(read_part(task.part, result.problems)):
+            spool.write(batch)
+            turns = [turns_of(item) for item in batch]
+            sketches.add([[turn.text for turn in (own[-1:] if task.on == "reply" else own)] for own in turns])
+            result.count += len(batch)
+        spool.close()
+        result.blocks = sketches.close()
     return result
 
 

@@ -106,4 +106,4 @@ def _taggers_of(names: Sequence[str], known: Mapping[str, Json]) -> list[Tagger]
 
 def _offered(taggers: Registry) -> dict[str, str]:
     """The tags that taggers write, with the tagger of each."""
-    return {tag: row.name for row in taggers.rows() for tag in taggers.get(row.name).tags}
+    return {tag: row.name for row, tagger in taggers.usable() for tag in tagger.tags}

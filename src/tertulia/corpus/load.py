@@ -225,7 +225,7 @@ def _by_head(head: str) -> AnyReader | None:
 
 
 def _readers() -> list[AnyReader]:
-    return [READERS.get(name) for name in READERS]
+    return [reader for _, reader in READERS.usable()]
 
 
 def find_files(target: Path, *, split: str | None = None, format: str | None = None) -> CorpusFiles:  # noqa: A002

@@ -9,11 +9,12 @@ import hashlib
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, field_validator
 
@@ -36,7 +37,7 @@ from tertulia.corpus.erase import RECORD, erase_again
 from tertulia.corpus.load import SAMPLE, files_of, read_file
 from tertulia.corpus.mining.driver import WORK, MiningJob, MiningResult, run_stages
 from tertulia.corpus.mining.extract import SUBWORDS
-from tertulia.corpus.mining.manifest import FORMAT, check_manifest
+from tertulia.corpus.mining.manifest import FORMAT, check_manifest, compare_manifest
 from tertulia.corpus.mining.pairs import FUNNEL, PAIRS, WHOLE, read_pairs
 from tertulia.corpus.mining.plan import MEMORY, make_plan
 from tertulia.corpus.mining.schemas import FIELDS, Cleaning, get_schema
@@ -62,7 +63,7 @@ _SMALL = 8 << 20
 """Inputs below this size are mined in this process."""
 
 
-_FOLDER = Output("folder", "own", marks=(MANIFEST, RECORD))
+_FOLDER = Output("folder", "own", known_by=(MANIFEST, RECORD))
 
 
 def _path_or_url(value: object) -> object:
@@ -183,6 +184,8 @@ def mine(config: MineConfig, progress: Progress | None = None) -> MineOutcome:
             hint="Run the same command again once that is remedied: it continues where it stopped.",
         ) from None
     except KeyboardInterrupt:
+        if isinstance(config.out, Path) and not (config.out / WORK).exists():
+            raise  # nothing was read yet
         raise Interrupted(
             f"What was mined so far is kept in {config.out}.",
             hint="Run the same command again to continue where it stopped.",
@@ -190,18 +193,50 @@ def mine(config: MineConfig, progress: Progress | None = None) -> MineOutcome:
     return outcome_of(config.out)
 
 
+class MiningPreview(NamedTuple):
+    """What mining would do."""
+
+    sources: tuple[tuple[str, int], ...]
+    """The files that would be read, with their approximate bytes of JSON lines."""
+    buckets: int
+    """Shards that would be written."""
+    state: Literal["new", "continue", "done", "start over"]
+    """What is in the folder for the results: nothing, or the same run, begun or finished; or it would be cleared."""
+
+
+def preview_mining(config: MineConfig) -> MiningPreview:
+    """Check the sources, the settings and the folder as `mine` does, and write nothing."""
+    targets = (config.source,) if isinstance(config.source, str) else config.source
+    if "-" in targets:
+        raise UsageError("A pipe cannot be looked at before it is read.", hint="Write it to a file first.")
+    out = open_folder(config.out)
+    if not out.is_local:
+        _check_store(config, out)
+    with tempfile.TemporaryDirectory(prefix="tertulia-mine-") as folder:
+        job = _job(config, out, work=DiskFolder(folder))
+        names = out.sizes() if not isinstance(config.out, Path) or config.out.is_dir() else {}
+        state: Literal["new", "continue", "done", "start over"] = "new"
+        if MANIFEST in names and config.fresh:
+            state = "start over"
+        elif MANIFEST in names:
+            compare_manifest(out, _manifest(job))
+            state = "done" if FUNNEL in names else "continue"
+        sources = tuple((source.name, source.estimated_bytes) for source in job.sources)
+        return MiningPreview(sources, job.plan.buckets, state)
+
+
 def _mine_on_disk(config: MineConfig, out: Path, progress: Progress) -> None:
     """A folder on a disk is locked, and removed again if nothing came of it."""
-    is_new = not out.exists()
     work = out / WORK
+    is_new, is_new_work = not out.exists(), not work.exists()
     work.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(work / LOCK):
         try:
             remove_unfinished(out)
             _mine(config, open_folder(out), progress)
-        except (DataError, UsageError):
-            if is_new and not any(read_json(marker)["messages"] for marker in work.glob("part-*.json")):
-                shutil.rmtree(out)  # it contains nothing worth continuing
+        except (DataError, UsageError, KeyboardInterrupt):
+            if is_new_work and not any(read_json(marker)["messages"] for marker in work.glob("part-*.json")):
+                shutil.rmtree(out if is_new else work)  # it contains nothing worth continuing
             elif [file.name for file in work.iterdir()] == [LOCK]:
                 _remove_files(DiskFolder(str(work)), _LOCK_FILE)
             raise
@@ -270,10 +305,10 @@ def _engine(config: MineConfig, job: MiningJob) -> Engine:
     return Pool(config.workers or os.cpu_count() or 1)
 
 
-def _job(config: MineConfig, out: Folder) -> MiningJob:
+def _job(config: MineConfig, out: Folder, *, work: Folder | None = None) -> MiningJob:
     get_schema("messages", config.fields)  # rejects unknown field names
     targets = (config.source,) if isinstance(config.source, str) else config.source
-    sources = find_sources(targets, schema=config.format, fields=config.fields, work=out.subfolder(WORK))
+    sources = find_sources(targets, schema=config.format, fields=config.fields, work=work or out.subfolder(WORK))
     if config.classifier:
         safety_of(config).load()  # a wrong name fails now
     if config.subwords:

@@ -9,10 +9,11 @@ Memory depends on the sizes of parts and ranges. The disk holds 512 bytes and fo
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,13 @@ class SketchWriter:
         self._ends: list[NDArray[np.int64]] = [np.zeros(1, np.int64)]
         self._keys: list[NDArray[np.uint64]] = []
         self._waiting = self._written = self._blocks = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError):  # what failed before is the error that counts
+            self._values.close()
 
     def add(self, texts: Sequence[Sequence[str]]) -> None:
         """The next texts of the part, in pieces: the turns of dialogues."""

@@ -2,7 +2,7 @@
 
 from tertulia.core.registry import Registry
 
-READERS = Registry("format", "tertulia.readers")
+READERS = Registry("format", "tertulia.readers", requires=("recognises", "decode", "holds", "endings"))
 _ROWS = {
     "begin-v1": ("begin:READER_V1", "BEGIN, first release: exchanges with five labels, TSV"),
     "begin-v2": ("begin:READER_V2", "BEGIN, second release: exchanges with three labels, TSV"),

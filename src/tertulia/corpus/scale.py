@@ -8,11 +8,11 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -171,6 +171,13 @@ class SpoolWriter:
         self._lines = spool_file(work, part).open("wb")
         self._ends: list[NDArray[np.int64]] = [np.zeros(1, np.int64)]
         self._index = _index_file(work, part)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError):  # what failed before is the error that counts
+            self._lines.close()
 
     def write(self, items: Iterable[Item]) -> None:
         """Append items."""

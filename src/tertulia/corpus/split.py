@@ -20,10 +20,9 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import scipy
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
-from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import connected_components
 
 from tertulia.artefacts.outputs import Force, Output
 from tertulia.core.dialogue import Dialogue, Json
@@ -199,8 +198,10 @@ def group_dialogues(n: int, keys: Sequence[NDArray[np.uint64]], owners: Sequence
     linked = np.flatnonzero(first != sharing)
     labels = np.arange(n)
     for some in (linked[i : i + _EDGES] for i in range(0, len(linked), _EDGES)):
-        edges = coo_matrix((np.ones(len(some), np.int8), (labels[first[some]], labels[sharing[some]])), shape=(n, n))
-        labels = connected_components(edges, directed=False)[1].astype(np.int64)[labels]
+        edges = scipy.sparse.coo_matrix(
+            (np.ones(len(some), np.int8), (labels[first[some]], labels[sharing[some]])), shape=(n, n)
+        )
+        labels = scipy.sparse.csgraph.connected_components(edges, directed=False)[1].astype(np.int64)[labels]
     return _numbered(labels)
 
 

@@ -123,21 +123,21 @@ class _Indexed:
 def _index(task: _IndexTask) -> _Indexed:
     work, number = Path(task.work), task.part.number
     result = _Indexed(number)
-    spool, sketches = SpoolWriter(work, number), SketchWriter(work, number, task.ranges)
     indices: list[DialogueIndex] = []
     authors: list[NDArray[np.uint64]] = []
     author_counts: list[NDArray[np.int64]] = []
-    for batch in batches(read_dialogues(task.part, result.problems)):
-        spool.write(batch)
-        sketches.add([[turn.text for turn in dialogue.turns] for dialogue in batch])
-        index = index_dialogues(batch, task.by)
-        indices.append(index._replace(owners=index.owners + result.count))
-        names = [authors_of(dialogue) for dialogue in batch]
-        authors.append(hashes_of(name for own in names for name in own))
-        author_counts.append(np.array([len(own) for own in names], np.int64))
-        result.count += len(batch)
-    spool.close()
-    result.blocks = sketches.close()
+    with SpoolWriter(work, number) as spool, SketchWriter(work, number, task.ranges) as sketches:
+        for batch in batches(read_dialogues(task.part, result.problems)):
+            spool.write(batch)
+            sketches.add([[turn.text for turn in dialogue.turns] for dialogue in batch])
+            index = index_dialogues(batch, task.by)
+            indices.append(index._replace(owners=index.owners + result.count))
+            names = [authors_of(dialogue) for dialogue in batch]
+            authors.append(hashes_of(name for own in names for name in own))
+            author_counts.append(np.array([len(own) for own in names], np.int64))
+            result.count += len(batch)
+        spool.close()
+        result.blocks = sketches.close()
     columns = _joined(indices)
     np.savez(
         work / f"index-{number:06d}.npz",

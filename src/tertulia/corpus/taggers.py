@@ -23,7 +23,7 @@ from tertulia.corpus.readers.base import Item
 from tertulia.corpus.rules import URL, share_of_letters
 from tertulia.corpus.scrub import scrub
 
-TAGGERS = Registry("tagger", "tertulia.taggers")
+TAGGERS = Registry("tagger", "tertulia.taggers", requires=("tags",))
 _HERE = "tertulia.corpus.taggers:"
 TAGGERS.add("length", _HERE + "LengthTagger", "how long the dialogue and its turns are")
 TAGGERS.add("language", _HERE + "LanguageTagger", "in which language it is (py3langid)")

@@ -13,7 +13,6 @@ from typing import IO, Annotated, Literal
 
 import numpy as np
 from pydantic import Field
-from sklearn.feature_extraction.text import TfidfVectorizer
 
 from tertulia.artefacts.outputs import Force, Output, write_output
 from tertulia.core.codec import dump_line, persona_to_json
@@ -168,6 +167,8 @@ def _item(
 
 def _nearest(replies: Sequence[str], pool: int, *, block: int = 512) -> np.ndarray:
     """For each reply the indices of the most similar others by tf-idf: (replies, pool), computed block by block."""
+    from sklearn.feature_extraction.text import TfidfVectorizer  # a second to import
+
     vectors = TfidfVectorizer(analyzer=words, sublinear_tf=True, dtype=np.float32).fit_transform(replies)
     pool = min(pool, len(replies) - 1)
     nearest = np.empty((len(replies), pool), dtype=np.int64)

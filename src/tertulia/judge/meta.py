@@ -112,8 +112,8 @@ def named_metrics(names: Sequence[str], ratings: RatedSet, *, so_far: bool = Fal
     replies = bool(ratings.replies)
     units = {"reply": replies, "conversation": bool(ratings.conversations) or (so_far and replies)}
     if ALL in names:
-        rows = [row.name for row in METRICS.rows() if row.name not in _NOT_BY_DEFAULT]
-        known = [metric for name in rows if isinstance(metric := METRICS.get(name), Metric)]
+        usable = [metric for row, metric in METRICS.usable() if row.name not in _NOT_BY_DEFAULT]
+        known = [metric for metric in usable if isinstance(metric, Metric)]
         return [
             metric
             for metric in known

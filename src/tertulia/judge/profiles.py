@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy import sparse
-from sklearn.feature_extraction.text import TfidfVectorizer
+import scipy
 
 from tertulia.core.codec import Problems
 from tertulia.core.dialogue import Dialogue
@@ -156,22 +155,26 @@ class _ProfileModel:
     def __init__(self, profiles: Sequence[Profile], tasks: Sequence[ProfileTask]) -> None:
         utterances = list(dict.fromkeys(text for task in tasks for text in task.utterances))
         sentences = list(dict.fromkeys(sentence for profile in profiles for sentence in profile))
+        from sklearn.feature_extraction.text import TfidfVectorizer  # a second to import
+
         self._tfidf = TfidfVectorizer(analyzer=words, sublinear_tf=True).fit([*utterances, *sentences])
         column = {sentence: i for i, sentence in enumerate(sentences)}
         rows = [i for i, profile in enumerate(profiles) for _ in profile]
         shares = [1 / len(profile) for profile in profiles for _ in profile]
         columns = [column[sentence] for profile in profiles for sentence in profile]
-        mean = sparse.csr_array((shares, (rows, columns)), shape=(len(profiles), len(sentences)))
+        mean = scipy.sparse.csr_array((shares, (rows, columns)), shape=(len(profiles), len(sentences)))
         self._profiles = {  # (words, profiles)
-            "profile": sparse.csc_array(self._tfidf.transform([" ".join(profile) for profile in profiles]).T),
-            "sentence": sparse.csc_array((mean @ self._tfidf.transform(sentences)).T),
+            "profile": scipy.sparse.csc_array(self._tfidf.transform([" ".join(profile) for profile in profiles]).T),
+            "sentence": scipy.sparse.csc_array((mean @ self._tfidf.transform(sentences)).T),
         }
 
-    def queries(self, texts: Sequence[str]) -> sparse.csr_array:
+    def queries(self, texts: Sequence[str]) -> "scipy.sparse.csr_array":
         """One row of unit length (or zero, for a text of unknown words) per text."""
-        return sparse.csr_array(self._tfidf.transform(texts))
+        return scipy.sparse.csr_array(self._tfidf.transform(texts))
 
-    def scores(self, queries: sparse.csr_array, among: Sequence[Sequence[int]], level: Level) -> Iterator[list[float]]:
+    def scores(
+        self, queries: "scipy.sparse.csr_array", among: Sequence[Sequence[int]], level: Level
+    ) -> Iterator[list[float]]:
         """The scores of each query's candidates, given as indices of profiles."""
         for start in range(0, len(among), BLOCK):
             scores = (queries[start : start + BLOCK] @ self._profiles[level]).toarray()

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
+import scipy
 from pydantic import Field
-from scipy import special
 
 from tertulia.artefacts.outputs import Force
 from tertulia.core.config import Cli, Config
@@ -121,7 +121,7 @@ def corrected_r2(line: LineFit, scores: Sequence[Estimate]) -> Estimate:
     metric could explain; R^2 and the ends of Fisher's interval are divided by it, and end at 1.
     """
     values = np.array([score.value for score in scores])
-    z = float(special.ndtri((1 + line.r2.level) / 2))
+    z = float(scipy.special.ndtri((1 + line.r2.level) / 2))
     errors = np.array([(score.high - score.low) / (2 * z) for score in scores])
     spread = float(values.var(ddof=1)) if len(values) > 1 else math.nan
     reliability = 1 - float(np.mean(errors**2)) / spread if spread > 0 else math.nan

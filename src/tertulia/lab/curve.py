@@ -49,7 +49,7 @@ class CurveConfig(RankSettings):
         (100, 300, 1000, 3000), min_length=1
     )
     """Numbers of training dialogues, separated by commas."""
-    out: Annotated[Path, Output("folder", "own", marks=(CURVE,))] = Path("curve")
+    out: Annotated[Path, Output("folder", "own", known_by=(CURVE,))] = Path("curve")
     """Folder for the models, the judged run and the plot; sizes that it already contains are not trained again."""
 
 

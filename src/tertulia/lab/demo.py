@@ -38,7 +38,7 @@ COMPANION = "companion"
 class DemoConfig(Config):
     """The demo's few options."""
 
-    out: Annotated[Path, Output("folder", "own", marks=("mined",))] = Path("tertulia-demo")
+    out: Annotated[Path, Output("folder", "own", known_by=("mined",))] = Path("tertulia-demo")
     """Folder for everything the demo creates."""
     host: str = "127.0.0.1"
     """Address to serve the chat page on at the end."""

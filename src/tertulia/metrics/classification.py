@@ -13,8 +13,8 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from tertulia.metrics.metric import Floats, Metric
 
@@ -93,7 +93,7 @@ def roc_auc(positive: Sequence[bool], scores: Sequence[float]) -> float:
     count, others = int(is_positive.sum()), int((~is_positive).sum())
     if not count or not others:
         return float("nan")
-    ranks = stats.rankdata(np.asarray(scores, dtype=np.float64))
+    ranks = scipy.stats.rankdata(np.asarray(scores, dtype=np.float64))
     return float((ranks[is_positive].sum() - count * (count + 1) / 2) / (count * others))
 
 

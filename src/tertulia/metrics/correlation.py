@@ -23,8 +23,8 @@ from itertools import permutations
 from typing import Literal
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import special, stats
 
 from tertulia.core.dialogue import Json
 from tertulia.core.estimate import Estimate
@@ -197,7 +197,7 @@ def fisher_interval(value: float, n: int, kind: CorrelationKind, *, level: float
     if degrees <= 0:
         return math.nan, math.nan
     numerator = {"pearson": 1.0, "spearman": 1 + value**2 / 2, "kendall": 0.437}[kind]
-    half = float(special.ndtri((1 + level) / 2)) * math.sqrt(numerator / degrees)
+    half = float(scipy.special.ndtri((1 + level) / 2)) * math.sqrt(numerator / degrees)
     step = {"pearson": 1e-12, "spearman": 6 / (n * (n**2 - 1)), "kendall": 2 / (n * (n - 1))}[kind]
     centre = math.atanh(max(-1 + step, min(1 - step, value)))
     low, high = math.tanh(centre - half), math.tanh(centre + half)
@@ -207,19 +207,19 @@ def fisher_interval(value: float, n: int, kind: CorrelationKind, *, level: float
 def p_value(x: Floats, y: Floats, kind: CorrelationKind) -> float:
     """The p-value of no correlation between independent units without missing values."""
     if kind == "kendall":
-        return float(stats.kendalltau(x, y).pvalue)
+        return float(scipy.stats.kendalltau(x, y).pvalue)
     if kind == "spearman" and len(x) <= EXACT:
         return _exact_p(x, y)
     n, value = len(x), float(sampled_correlations(x, y, kind, np.ones((1, len(x))))[0])
     if abs(value) >= 1 - 1e-15:
         return 0.0 if n > 2 else 1.0
     t = abs(value) * math.sqrt((n - 2) / (1 - value**2))
-    return float(2 * special.stdtr(n - 2, -t))
+    return float(2 * scipy.special.stdtr(n - 2, -t))
 
 
 def _exact_p(x: Floats, y: Floats) -> float:
     """The share of all orders of y with a rank correlation at least as far from zero."""
-    a, b = (ranks - ranks.mean() for ranks in (stats.rankdata(x), stats.rankdata(y)))
+    a, b = (ranks - ranks.mean() for ranks in (scipy.stats.rankdata(x), scipy.stats.rankdata(y)))
     orders = np.array(list(permutations(range(len(b)))))
     sums = np.abs(b[orders] @ a)
     return float((sums >= abs(float(a @ b)) - 1e-9).mean())

@@ -23,8 +23,8 @@ from itertools import chain, repeat
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from tertulia.core.text import words, words_of_each
 from tertulia.metrics.metric import Metric, ReplyExample
@@ -225,7 +225,7 @@ def _sums(matrix: AnyFloats, texts: TextRows) -> Floats:
     """The sums of each text's vectors, which have the direction of their means: (texts, dim)."""
     ends = np.append(texts.starts, len(texts.rows))
     shape = (len(texts.lengths), len(matrix))
-    counts = sparse.csr_array((np.ones(len(texts.rows)), texts.rows, ends), shape=shape)
+    counts = scipy.sparse.csr_array((np.ones(len(texts.rows)), texts.rows, ends), shape=shape)
     return np.asarray(counts @ np.asarray(matrix, dtype=np.float64), dtype=np.float64)
 
 

@@ -16,8 +16,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -67,7 +67,7 @@ def cluster_covariance(influence: Floats, codes: Codes) -> Floats:
 
 def t_interval(value: float, variance: float, degrees: float, *, level: float = LEVEL) -> tuple[float, float]:
     """The ends of Student's interval around a value."""
-    half = float(special.stdtrit(degrees, (1 + level) / 2)) * math.sqrt(variance)
+    half = float(scipy.special.stdtrit(degrees, (1 + level) / 2)) * math.sqrt(variance)
     return value - half, value + half
 
 
@@ -79,7 +79,7 @@ def wilson_interval(
     >>> [round(end, 3) for end in wilson_interval(0.0, 10)]
     [0.0, 0.278]
     """
-    z = float(special.ndtri((1 + level) / 2)) if quantile is None else quantile
+    z = float(scipy.special.ndtri((1 + level) / 2)) if quantile is None else quantile
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     # At 0 and 1 the ends are exact; rounding must not push them past the share.
@@ -105,7 +105,7 @@ def share_interval(rows: Floats, codes: Codes, *, level: float = LEVEL) -> tuple
     influence = (rows[:, 0] - share * rows[:, 1]) / total
     variance, degrees = (float(x[0]) for x in crossed_variance(influence[:, None], codes))
     if 0 < share < 1 and variance > 0:
-        quantile = float(special.stdtrit(degrees, (1 + level) / 2))
+        quantile = float(scipy.special.stdtrit(degrees, (1 + level) / 2))
         return wilson_interval(share, share * (1 - share) / variance, quantile=quantile)
     return wilson_interval(share, clusters, level=level)
 
@@ -233,7 +233,7 @@ class QuotientDraws:
         difference = abs(float(quotients[0] - quotients[1]))
         if difference <= 1e-12 * float(np.abs(quotients).max()):
             return 1.0
-        p = 2 * float(special.stdtr(count - 1, -difference / error)) if error else 0.0
+        p = 2 * float(scipy.special.stdtr(count - 1, -difference / error)) if error else 0.0
         return max(p, 2.0 ** (1 - count))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
-from scipy import special
+import scipy
 
 from tertulia.metrics.classification import macro_f1, weighted_auc
 from tertulia.metrics.intervals import (
@@ -88,7 +88,7 @@ class LabelDraws:
             return 1.0
         spread = float(((differences - differences.mean()) ** 2).sum())
         error = math.sqrt((self._count - 1) / self._count * spread)
-        p = 2 * float(special.stdtr(self._count - 1, -abs(first - second) / error)) if error else 0.0
+        p = 2 * float(scipy.special.stdtr(self._count - 1, -abs(first - second) / error)) if error else 0.0
         return max(p, 2.0 ** (1 - self._count))
 
     def _edge(self, part: int, value: float, level: float) -> tuple[float, float]:

@@ -10,8 +10,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import special
 
 from tertulia.core.estimate import Estimate
 from tertulia.metrics.correlation import fisher_interval
@@ -68,11 +68,11 @@ def bca_interval(value: float, draws: Floats, left_out: Floats, *, level: float 
     power = float((deviation**2).sum()) ** 1.5
     if not 0 < share < 1 or power == 0:
         return percentile_interval(known, level)
-    bias, acceleration = float(special.ndtri(share)), float((deviation**3).sum()) / (6 * power)
+    bias, acceleration = float(scipy.special.ndtri(share)), float((deviation**3).sum()) / (6 * power)
     ends = []
     for tail in ((1 - level) / 2, (1 + level) / 2):
-        moved = bias + float(special.ndtri(tail))
-        ends.append(float(special.ndtr(bias + moved / (1 - acceleration * moved))))
+        moved = bias + float(scipy.special.ndtri(tail))
+        ends.append(float(scipy.special.ndtr(bias + moved / (1 - acceleration * moved))))
     low, high = np.quantile(known, np.clip(ends, 0, 1))
     return float(low), float(high)
 

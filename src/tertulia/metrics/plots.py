@@ -6,14 +6,19 @@ so.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import altair as alt
 import numpy as np
 import vl_convert
 from numpy.typing import NDArray
 
 from tertulia.core.estimate import Estimate
+from tertulia.core.lazy import LazyModule
+
+if TYPE_CHECKING:
+    import altair as alt
+else:
+    alt = LazyModule("altair")  # a third of a second to import
 
 INK = "#3b3a36"
 ACCENT = "#b4532a"
@@ -86,7 +91,7 @@ def panel_plot(panels: dict[str, dict[str, Estimate]], *, title: str) -> str:
     )
 
 
-def _panel(panel: str, figures: dict[str, Estimate]) -> alt.LayerChart | alt.FacetChart:
+def _panel(panel: str, figures: dict[str, Estimate]) -> "alt.LayerChart | alt.FacetChart":
     base = _chart([{"name": name} | e.as_json() for name, e in figures.items() if e.n]).encode(
         y=alt.Y("name:N", sort=None, title=None, axis=alt.Axis(labelLimit=0, ticks=False, labelPadding=6))
     )
@@ -257,15 +262,15 @@ def regression_plot(
     return _render(layers.properties(width=WIDTH, height=380))
 
 
-def _chart(rows: list[dict[str, Any]]) -> alt.Chart:
+def _chart(rows: list[dict[str, Any]]) -> "alt.Chart":
     return alt.Chart(alt.Data(values=rows))  # type: ignore[no-untyped-call]
 
 
-def _svg(chart: alt.LayerChart) -> str:
+def _svg(chart: "alt.LayerChart") -> str:
     return _render(chart.properties(width=WIDTH))
 
 
-def _render(chart: alt.LayerChart | alt.FacetChart | alt.VConcatChart) -> str:
+def _render(chart: "alt.LayerChart | alt.FacetChart | alt.VConcatChart") -> str:
     chart = chart.configure(
         font="DejaVu Sans, system-ui, sans-serif",
         padding=8,

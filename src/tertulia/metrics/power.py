@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
+import scipy
 
 from tertulia.core.errors import UsageError
 from tertulia.metrics.intervals import LEVEL, Codes, Floats, cluster_codes
@@ -120,7 +120,7 @@ def planned_half_width(
     0.46
     """
     variance, degrees = _variance(components, design, compare)
-    return float(special.stdtrit(degrees, (1 + level) / 2)) * math.sqrt(variance)
+    return float(scipy.special.stdtrit(degrees, (1 + level) / 2)) * math.sqrt(variance)
 
 
 def planned_power(components: VarianceComponents, design: StudyDesign, effect: float, *, level: float = LEVEL) -> float:
@@ -133,9 +133,9 @@ def planned_power(components: VarianceComponents, design: StudyDesign, effect: f
     variance, degrees = _variance(components, design, True)
     if variance == 0:
         return float(effect != 0)
-    quantile, shift = float(special.stdtrit(degrees, (1 + level) / 2)), abs(effect) / math.sqrt(variance)
+    quantile, shift = float(scipy.special.stdtrit(degrees, (1 + level) / 2)), abs(effect) / math.sqrt(variance)
     # The noncentral t distribution, where its tail on the wrong side is negligible or counts too.
-    return float(1 - special.nctdtr(degrees, shift, quantile) + special.nctdtr(degrees, shift, -quantile))
+    return float(1 - scipy.special.nctdtr(degrees, shift, quantile) + scipy.special.nctdtr(degrees, shift, -quantile))
 
 
 def plan_study(

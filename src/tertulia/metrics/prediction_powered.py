@@ -26,7 +26,7 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
+import scipy
 
 from tertulia.core.estimate import Estimate
 from tertulia.metrics.intervals import (
@@ -159,7 +159,7 @@ def selection_difference(
     if math.isnan(variance) or variance == 0:
         return SelectionDifference(Estimate(value, n=len(rows), level=level), math.nan if value else 1.0)
     estimate = Estimate(value, *t_interval(value, variance, degrees, level=level), n=len(rows), level=level)
-    return SelectionDifference(estimate, float(2 * special.stdtr(degrees, -abs(value) / math.sqrt(variance))))
+    return SelectionDifference(estimate, float(2 * scipy.special.stdtr(degrees, -abs(value) / math.sqrt(variance))))
 
 
 class _Data(NamedTuple):
@@ -320,7 +320,7 @@ def _interval(
     share = (value - low) / span
     if 0 < share < 1 and figure.variance > 0:
         cases = share * (1 - share) * span**2 / figure.variance
-        quantile = float(special.stdtrit(figure.degrees, (1 + level) / 2))
+        quantile = float(scipy.special.stdtrit(figure.degrees, (1 + level) / 2))
         ends = wilson_interval(share, cases, quantile=quantile)
     else:  # no variation that tells how many labels count as independent: as many as there are conversations
         ends = wilson_interval(min(max(share, 0.0), 1.0), float(clusters), level=level)

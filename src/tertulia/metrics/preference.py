@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy import special
+import scipy
 
 from tertulia.core.errors import DataError
 from tertulia.core.estimate import Estimate
@@ -116,8 +116,8 @@ class BradleyTerry:
         """P(subject beats other), given that it is not a tie; n is the number of votes between them."""
         first, second = self.strengths[subject], self.strengths[other]
         difference, n = first.value - second.value, self.pair_votes[subject, other]
-        half = float(special.ndtri((1 + first.level) / 2)) * self.standard_errors[subject, other]
-        value, low, high = (float(special.expit(difference + shift)) for shift in (0, -half, half))
+        half = float(scipy.special.ndtri((1 + first.level) / 2)) * self.standard_errors[subject, other]
+        value, low, high = (float(scipy.special.expit(difference + shift)) for shift in (0, -half, half))
         return Estimate(value, low, high, n=n, level=first.level)
 
 
@@ -189,7 +189,7 @@ def bradley_terry(
         sandwich, by_cluster = _sandwich(data, votes, parameters, inverse)
         variance, differences = np.fmax(variance, sandwich.variance), np.maximum(differences, by_cluster)
         degrees = np.where(np.isnan(sandwich.degrees), np.inf, sandwich.degrees)
-    half = special.stdtrit(degrees, (1 + level) / 2) * np.sqrt(variance)
+    half = scipy.special.stdtrit(degrees, (1 + level) / 2) * np.sqrt(variance)
     lows, highs = parameters - half, parameters + half
     if interval == "bootstrap":
         draws = _resample(data, votes, cluster, prior_sd, resamples, seed)
@@ -311,14 +311,14 @@ def _fit(counts: Floats, features: Floats, prior_sd: float) -> Floats:
 
 def _log_posterior(parameters: Floats, counts: Floats, features: Floats, precision: float) -> Floats:
     utilities = np.einsum("pok,tk->tpo", features, parameters)
-    log_probabilities = utilities - special.logsumexp(utilities, axis=2, keepdims=True)
+    log_probabilities = utilities - scipy.special.logsumexp(utilities, axis=2, keepdims=True)
     return np.asarray((counts * log_probabilities).sum(axis=(1, 2)) - precision / 2 * (parameters**2).sum(axis=1))
 
 
 def _derivatives(parameters: Floats, counts: Floats, features: Floats, precision: float) -> tuple[Floats, Floats]:
     """Gradient (tables, parameters) and information (tables, parameters, parameters) of the log posterior."""
     pairs, outcomes, width = features.shape
-    probabilities = special.softmax(np.einsum("pok,tk->tpo", features, parameters), axis=2)
+    probabilities = scipy.special.softmax(np.einsum("pok,tk->tpo", features, parameters), axis=2)
     n = counts.sum(axis=2)
     gradient = (counts - n[..., None] * probabilities).reshape(len(counts), -1) @ features.reshape(-1, width)
     means = np.einsum("tpo,pok->tpk", probabilities, features)
@@ -357,7 +357,7 @@ def _sandwich(
     data: _VoteTable, votes: Sequence[PairwiseVote], parameters: Floats, inverse: Floats
 ) -> tuple[CrossedVariance, Floats]:
     """Two-way variances of the parameters, and of the differences of strengths (subjects, subjects)."""
-    probabilities, count = special.softmax(data.features @ parameters, axis=1), len(data.subjects)
+    probabilities, count = scipy.special.softmax(data.features @ parameters, axis=1), len(data.subjects)
     means = np.einsum("po,pok->pk", probabilities, data.features)
     influence = (data.features[data.pair, data.outcome] - means[data.pair]) @ inverse
     items, raters = cluster_codes([vote.item for vote in votes])[0], cluster_codes([vote.rater for vote in votes])[0]
@@ -378,7 +378,7 @@ def _difference_variances(covariance: Floats) -> Floats:
 def _rank_intervals(theta: Floats, difference_variances: Floats, level: float) -> list[RankInterval]:
     count = len(theta)
     ranks = np.argsort(np.argsort(-theta, kind="stable"), kind="stable") + 1
-    z = float(special.ndtri(1 - (1 - level) / (2 * max(count - 1, 1))))
+    z = float(scipy.special.ndtri(1 - (1 - level) / (2 * max(count - 1, 1))))
     margin = z * np.sqrt(np.maximum(difference_variances, 0))
     difference = theta[:, None] - theta
     better, worse = (difference < -margin).sum(axis=1), (difference > margin).sum(axis=1)

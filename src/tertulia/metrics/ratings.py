@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy import special
+import scipy
 
 from tertulia.core.estimate import Estimate
 from tertulia.metrics.intervals import LEVEL, Bounds, cluster_codes, crossed_variance, draws_interval, t_interval
@@ -231,5 +231,5 @@ def _difference(
         ends = draws_interval(value, np.array([value]), count, bounds=span, level=level)
         return Estimate(value, *ends, n=len(rows), level=level), 1.0
     ends = t_interval(value, variance, degrees, level=level)
-    p_value = 2 * special.stdtr(degrees, -abs(value) / math.sqrt(variance))
+    p_value = 2 * scipy.special.stdtr(degrees, -abs(value) / math.sqrt(variance))
     return Estimate(value, *ends, n=len(rows), level=level), float(p_value)

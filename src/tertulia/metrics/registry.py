@@ -10,7 +10,7 @@ from tertulia.core.errors import UnknownName, UsageError
 from tertulia.core.registry import Registry
 from tertulia.metrics.metric import Metric, MetricFamily, Unit
 
-METRICS = Registry("metric", "tertulia.metrics")
+METRICS = Registry("metric", "tertulia.metrics", requires=("name",))
 
 _RANKING = "tertulia.metrics.ranking:"
 METRICS.add("hits@K", _RANKING + "HITS", "share of true replies ranked among the first K")

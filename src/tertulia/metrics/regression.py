@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy import special
+import scipy
 
 from tertulia.core.dialogue import Json
 from tertulia.core.estimate import Estimate
@@ -87,7 +87,7 @@ class LinearModel:
 
     def max_distance(self, share: float = 0.99) -> float:
         """What this share of single training rows would stay below, if they were normal (chi distribution)."""
-        return float(math.sqrt(special.gammaincinv(len(self.features) / 2, share) * 2))
+        return float(math.sqrt(scipy.special.gammaincinv(len(self.features) / 2, share) * 2))
 
     def _filled(self, rows: Floats) -> Floats:
         return np.where(np.isnan(rows), np.array(self.means), rows)

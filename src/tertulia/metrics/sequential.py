@@ -45,7 +45,7 @@ class ConfidenceSequence(NamedTuple):
         """The estimate after n values; nan for no values.
 
         >>> print(confidence_sequence([1, 0, 1, 1]).at(0))
-        nan (n = 0)
+        n/a (n = 0)
         """
         if n == 0:
             return Estimate(math.nan, n=0, level=self.level)

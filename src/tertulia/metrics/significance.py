@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy import special
+import scipy
 
 from tertulia.core.dialogue import Json
 from tertulia.core.estimate import Estimate
@@ -106,12 +106,9 @@ def estimates(
 
     `scales` has the ends of rating scales by setting.
     """
-    parts = []
-    for score in scores:
-        info = metrics[score.metric]
-        parts.append(
-            _Part(score.clusters, _columns(score, info), info, info.bounds or (scales or {}).get(score.setting))
-        )
+    infos = [metrics[score.metric] for score in scores]
+    ends = [info.bounds or (scales or {}).get(score.setting) for score, info in zip(scores, infos, strict=True)]
+    parts = [_Part(s.clusters, _columns(s, i), i, bounds) for s, i, bounds in zip(scores, infos, ends, strict=True)]
     return _reduce(parts, level=level, resamples=resamples, seed=seed)
 
 
@@ -351,7 +348,7 @@ def _robust_mean(values: Floats, clusterings: Sequence[Codes], bounds: Bounds | 
     low, span = bounds[0], bounds[1] - bounds[0]
     share = (mean - low) / span
     if 0 < share < 1 and variance > 0:
-        quantile = float(special.stdtrit(degrees, (1 + level) / 2))
+        quantile = float(scipy.special.stdtrit(degrees, (1 + level) / 2))
         ends = wilson_interval(share, share * (1 - share) * span**2 / variance, quantile=quantile)
     else:  # no variation to tell how many ratings count as independent: as many as there are conversations
         ends = wilson_interval(min(max(share, 0.0), 1.0), float(clusterings[0].max() + 1), level=level)

@@ -17,12 +17,13 @@ def _trained_models() -> Iterator[Row]:
     return (Row(row.name, row.bot or _BOTS[row.kind], f"a trained {row.kind}: {row.summary}") for row in ARCHITECTURES)
 
 
-BOTS = Registry("bot", "tertulia.bots", derived=_trained_models)
+BOTS = Registry("bot", "tertulia.bots", derived=_trained_models, requires=("Options", "target_help", "build"))
 
 BOTS.add(
     "generic", "tertulia.talk.bots.generic:GenericBot", 'says "I don\'t know." to questions and "ok" to statements'
 )
 BOTS.add("tfidf", "tertulia.talk.bots.tfidf:TfidfBot", "retrieves the reply to the most similar message (TF-IDF)")
+BOTS.add("blend", "tertulia.talk.bots.blend:BlendBot", "several ranking bots whose scores are added up")
 BOTS.add("openai", "tertulia.talk.bots.openai:OpenAIBot", "a model behind any OpenAI-compatible endpoint")
 BOTS.add("hf", "tertulia.talk.bots.huggingface:HuggingFaceBot", "a Hugging Face chat model, by name or folder")
 BOTS.add(

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from tertulia.artefacts.cache import cache_folder
 from tertulia.artefacts.files import atomic_write, fingerprint
@@ -126,7 +126,7 @@ class PassageIndex:
             scores[self._weights.indices[start:end]] += weight * self._weights.data[start:end]
         return scores
 
-    def _bm25(self) -> sparse.csr_array:
+    def _bm25(self) -> "scipy.sparse.csr_array":
         """The weight of each term in each passage, (terms, passages)."""
         rows: list[int] = []
         columns: list[int] = []
@@ -145,7 +145,7 @@ class PassageIndex:
         norm = K1 * (1 - B + B * lengths[columns] / max(float(lengths.mean()), 1.0)) if rows else np.zeros(0)
         weights = idf[rows] * term_counts * (K1 + 1) / (term_counts + norm) if rows else np.zeros(0)
         shape = (len(self._terms), len(self.texts))
-        return sparse.csr_array((weights.astype(np.float32), (rows, columns)), shape=shape)
+        return scipy.sparse.csr_array((weights.astype(np.float32), (rows, columns)), shape=shape)
 
 
 class VectorCache:

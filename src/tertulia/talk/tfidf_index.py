@@ -9,17 +9,19 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy import sparse
-from sklearn.feature_extraction.text import TfidfVectorizer
+import scipy
 
 from tertulia.artefacts.files import fingerprint
 from tertulia.artefacts.manifest import open_folder, read_manifest, seal
 from tertulia.core.dialogue import Dialogue, exchanges
 from tertulia.core.errors import DataError
 from tertulia.core.text import ngrams, sentences, squash, words
+
+if TYPE_CHECKING:
+    from sklearn.feature_extraction.text import TfidfVectorizer
 
 KIND, FORMAT = "tfidf-index", 2
 PAIRS, VOCABULARY, IDF = FILES = ("pairs.jsonl", "vocabulary.json", "idf.npy")
@@ -52,7 +54,7 @@ class TfidfIndex:
         rows = list(_rows(self.pairs))
         self.pair_of = [row.pair for row in rows]
         """The pair of each row of the index: a message has one row, and another one for its last sentence alone."""
-        by_term = sparse.csr_array(self.vectors([row.text for row in rows]).T)
+        by_term = scipy.sparse.csr_array(self.vectors([row.text for row in rows]).T)
         self._starts: list[int] = by_term.indptr.tolist()  # where in the next two the rows of each term begin
         self._rows, self._weights = by_term.indices, by_term.data
         self._columns: dict[str, int] = self._vectorizer.vocabulary_
@@ -75,11 +77,11 @@ class TfidfIndex:
         fitted = _vectorizer(max_ngram).fit(texts)
         return cls(pairs, dict(fitted.vocabulary_), fitted.idf_, max_ngram=max_ngram)
 
-    def vectors(self, texts: Sequence[str]) -> sparse.csr_array:
+    def vectors(self, texts: Sequence[str]) -> "scipy.sparse.csr_array":
         """One row of unit length per text; a zero row for a text without known words."""
         if not texts:  # scikit-learn rejects an empty list
-            return sparse.csr_array(np.zeros((0, len(self._vectorizer.vocabulary_)), dtype=np.float32))
-        return sparse.csr_array(self._vectorizer.transform(texts))
+            return scipy.sparse.csr_array(np.zeros((0, len(self._vectorizer.vocabulary_)), dtype=np.float32))
+        return scipy.sparse.csr_array(self._vectorizer.transform(texts))
 
     def query(self, text: str) -> Query:
         """The vector of one text, of unit length; empty without known words.
@@ -165,6 +167,8 @@ def _terms(text: str, max_ngram: int) -> list[str]:
     return [" ".join(gram) for n in range(1, max_ngram + 1) for gram in ngrams(unigrams, n)]
 
 
-def _vectorizer(max_ngram: int, vocabulary: dict[str, int] | None = None) -> TfidfVectorizer:
+def _vectorizer(max_ngram: int, vocabulary: dict[str, int] | None = None) -> "TfidfVectorizer":
     analyzer = partial(_terms, max_ngram=max_ngram)
+    from sklearn.feature_extraction.text import TfidfVectorizer  # a second to import
+
     return TfidfVectorizer(analyzer=analyzer, sublinear_tf=True, vocabulary=vocabulary, dtype=np.float32)

@@ -1,10 +1,11 @@
 """What a recipe is: a config and a function; and how a TOML file names the recipe that it configures."""
 
 import os
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from pydantic import Field, create_model
 
@@ -12,8 +13,10 @@ from tertulia.artefacts.manifest import is_complete
 from tertulia.artefacts.outputs import Force, Output, contents
 from tertulia.core.config import Cli, Config, load_toml, validate
 from tertulia.core.dialogue import Json
-from tertulia.core.errors import ConfigError, UsageError
+from tertulia.core.errors import ConfigError, UnknownName, UsageError
 from tertulia.core.progress import Progress
+from tertulia.train.changes import with_changes
+from tertulia.train.configs import shipped
 from tertulia.train.registry import RECIPES
 
 
@@ -34,8 +37,8 @@ class RecipeConfig(Config):
 class TrainOptions(Config):
     """What the command line can say about a run; the recipe's file says the rest."""
 
-    recipe: Annotated[Path, Cli(argument=True)]
-    """A TOML file: the key `recipe` names the recipe, the other keys configure it."""
+    recipe: Annotated[str, Cli(argument=True)]
+    """A name of `tertulia recipes`, or a TOML file: the key `recipe` names the recipe, the other keys configure it."""
     data: str | None = None
     """A folder of data, or `sample` for the bundled corpus; by default the one in the recipe."""
     out: Path | None = None
@@ -44,6 +47,11 @@ class TrainOptions(Config):
     """Resume an interrupted run, if the folder has one."""
     force: Annotated[bool | None, Cli("--force")] = None
     """Train again in a folder that has a run, or something else."""
+    changes: Annotated[dict[str, str], Cli("--set")] = Field(default_factory=dict)
+    """Change a setting of the recipe: learning_rate=0.001, model.d_model=128. `tertulia recipes NAME` lists them."""
+    seeds: int = Field(1, ge=1, le=1000)
+    """Train so many times, with the seeds from the recipe's on, in OUT/seed-0, OUT/seed-1 and so on, and show mean and
+    standard deviation of what was measured."""
 
 
 C = TypeVar("C", bound=RecipeConfig)
@@ -109,14 +117,55 @@ def _is_filled(path: Path) -> bool:
     return not path.is_dir() or any(path.iterdir())
 
 
-def read_recipe(file: Path, overrides: Mapping[str, Any] | None = None) -> tuple[Recipe[Any], RecipeConfig]:
-    """The recipe that a TOML file names under `recipe`, and its config; overrides that are None were not given."""
-    values = load_toml(file)
+def read_recipe(
+    recipe: str | Path, overrides: Mapping[str, Any] | None = None, *, changes: Mapping[str, str] | None = None
+) -> tuple[Recipe[Any], RecipeConfig]:
+    """A recipe and its config: of a TOML file, of a ready-made file by its name, or a recipe's defaults by its name.
+
+    Overrides that are None were not given. `changes` are settings as text, by dotted keys (`model.d_model`): the config
+    says what type they have.
+    """
+    source = find_recipe(recipe)
+    made: Recipe[Any] = RECIPES.get(source.recipe)
+    given = {key: value for key, value in (overrides or {}).items() if value is not None}
+    values = source.values | given
+    if not changes:
+        return made, validate(made.config, values, where=source.where)
+    changed = with_changes(made.config, values, changes)
+    try:
+        return made, validate(made.config, changed, where="--set")
+    except ConfigError:
+        validate(made.config, values, where=source.where)  # if that is wrong already, it is not because of the changes
+        raise
+
+
+class RecipeSource(NamedTuple):
+    """Settings of a recipe, before they are checked."""
+
+    recipe: str
+    values: dict[str, Any]
+    where: str
+    """Where they are from, for errors."""
+
+
+def find_recipe(text: str | Path) -> RecipeSource:
+    """What a path or a name stands for."""
+    name, path = str(text), Path(text)
+    if path.suffix == ".toml" or path.is_file():
+        return _named_in(load_toml(path), str(path))
+    if name in (files := shipped()):
+        return _named_in(tomllib.loads(files[name].text), f"the recipe {name}")
+    if name in RECIPES:
+        return RecipeSource(name, {"recipe": name, "out": f"run/{name}"}, f"the recipe {name}")
+    if "/" in name:
+        return _named_in(load_toml(path), name)
+    raise UnknownName("recipe", name, {*files, *RECIPES})
+
+
+def _named_in(values: dict[str, Any], where: str) -> RecipeSource:
     name = values.get("recipe")
     if not isinstance(name, str):
         raise ConfigError(
-            f"{file} names no recipe.", hint=f'Start it with recipe = "NAME", one of: {", ".join(RECIPES)}'
+            f"{where} names no recipe.", hint=f'Start it with recipe = "NAME", one of: {", ".join(RECIPES)}'
         )
-    recipe: Recipe[Any] = RECIPES.get(name)
-    values |= {key: value for key, value in (overrides or {}).items() if value is not None}
-    return recipe, validate(recipe.config, values, where=str(file))
+    return RecipeSource(name, values, where)

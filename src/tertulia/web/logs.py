@@ -15,6 +15,7 @@ from typing import Any, Literal, TextIO
 import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tertulia.core.text import visible
 from tertulia.store.ids import new_id
 from tertulia.web.metrics import Metrics
 
@@ -66,7 +67,7 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as a line, then the traceback if there is one."""
-        first, newline, rest = super().format(record).partition("\n")
+        first, newline, rest = visible(super().format(record)).partition("\n")
         current = request_id.get()
         return f"{first} [{current}]{newline}{rest}" if current else first + newline + rest
 

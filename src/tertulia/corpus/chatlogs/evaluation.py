@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import scipy
 
 from tertulia.corpus.chatlogs.gold import Links, clusters_of
 
@@ -125,7 +125,7 @@ def _matched_lines(predicted: Clusters, gold: Clusters) -> int:
     shared = np.zeros((len(predicted), len(gold)))
     for (j, k), n in _overlaps(predicted, gold).items():
         shared[j, k] = n
-    return int(shared[linear_sum_assignment(-shared)].sum())
+    return int(shared[scipy.optimize.linear_sum_assignment(-shared)].sum())
 
 
 def _scaled_vi(pairs: Sequence[tuple[Clusters, Clusters]], lines: int) -> float:

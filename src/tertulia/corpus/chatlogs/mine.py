@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from tertulia import __version__
 from tertulia.artefacts.files import write_json
@@ -37,7 +37,9 @@ class ChatlogConfig(LoweRules):
 
     source: str = SAMPLE
     """A chat log, a folder of logs, an export of Slack or Discord, or `sample` for the bundled chat room."""
-    out: Annotated[Path, Output("folder", "own", marks=(STATS, "dialogues.parquet", "erased.json"))] = Path("chatlogs")
+    out: Annotated[Path, Output("folder", "own", known_by=(STATS, "dialogues.parquet", "erased.json"))] = Path(
+        "chatlogs"
+    )
     """Folder for the results."""
     format: str | None = None
     """Format of text logs; detected by default."""
@@ -98,6 +100,23 @@ def mine_chatlogs(config: ChatlogConfig, progress: Progress | None = None) -> Ch
     record = outcome.as_json() | {"threads": config.threads, "model": fingerprint, "version": __version__}
     write_json(config.out / STATS, record)
     return outcome
+
+
+class ChatlogPreview(NamedTuple):
+    """What mining chat logs would read."""
+
+    logs: int
+    lines: int
+
+
+def preview_chatlogs(config: ChatlogConfig) -> ChatlogPreview:
+    """Check the logs, the model and the folder as `mine_chatlogs` does, and write nothing."""
+    _check_folder(config)
+    _extractor(config)
+    lines = [len(log.lines) for log in read_logs(config.source, format=config.format, problems=Problems())]
+    if not sum(lines):
+        raise DataError(f"{config.source} is empty.", hint="Give a chat log, or a folder of them.")
+    return ChatlogPreview(len(lines), sum(lines))
 
 
 def _check_folder(config: ChatlogConfig) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from tertulia.corpus.chatlogs.encoded_log import Floats
 
@@ -57,7 +57,7 @@ def similarity_bands(texts: Sequence[Sequence[str]], table: IdfTable, *, window:
     # The dot product of two rows of square roots is the sum of the idf of shared words.
     roots = weighted.sqrt()
     norms = np.sqrt(np.asarray(weighted.multiply(weighted).sum(axis=1)).ravel())
-    unit = sparse.diags_array(1 / np.maximum(norms, 1e-9)) @ weighted
+    unit = scipy.sparse.diags_array(1 / np.maximum(norms, 1e-9)) @ weighted
     embeddings = _embed(texts, table)
     return SimilarityBands(
         cosine=_sparse_band(unit.tocsr(), window),
@@ -66,7 +66,7 @@ def similarity_bands(texts: Sequence[Sequence[str]], table: IdfTable, *, window:
     )
 
 
-def _idf_matrix(texts: Sequence[Sequence[str]], table: IdfTable) -> sparse.csr_array:
+def _idf_matrix(texts: Sequence[Sequence[str]], table: IdfTable) -> "scipy.sparse.csr_array":
     """(utterances, distinct words): the idf of each word that the utterance contains."""
     column: dict[str, int] = {}
     indices, data, starts = [], [], [0]
@@ -76,7 +76,9 @@ def _idf_matrix(texts: Sequence[Sequence[str]], table: IdfTable) -> sparse.csr_a
             data.append(table.weight(word))
         starts.append(len(indices))
     shape = (len(texts), max(len(column), 1))
-    return sparse.csr_array((np.array(data, np.float32), np.array(indices, np.int32), np.array(starts)), shape=shape)
+    return scipy.sparse.csr_array(
+        (np.array(data, np.float32), np.array(indices, np.int32), np.array(starts)), shape=shape
+    )
 
 
 def _embed(texts: Sequence[Sequence[str]], table: IdfTable) -> Floats:
@@ -91,7 +93,7 @@ def _embed(texts: Sequence[Sequence[str]], table: IdfTable) -> Floats:
     return embeddings
 
 
-def _sparse_band(matrix: sparse.csr_array, window: int) -> Floats:
+def _sparse_band(matrix: "scipy.sparse.csr_array", window: int) -> Floats:
     return _band(lambda rows, before: (matrix[rows] @ matrix[before].T).toarray(), matrix.shape[0], window)
 
 

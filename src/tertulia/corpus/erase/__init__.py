@@ -5,5 +5,6 @@ from tertulia.corpus.erase.run import EraseConfig as EraseConfig
 from tertulia.corpus.erase.run import Erased as Erased
 from tertulia.corpus.erase.run import erase as erase
 from tertulia.corpus.erase.run import erase_again as erase_again
+from tertulia.corpus.erase.run import preview_erasure as preview_erasure
 from tertulia.corpus.erase.run import verify as verify
 from tertulia.corpus.erase.verification import Verification as Verification

@@ -26,7 +26,7 @@ from tertulia import __version__
 from tertulia.artefacts.files import exclusive_lock, read_json, remove_unfinished, sha256_of, write_json
 from tertulia.artefacts.manifest import MANIFEST
 from tertulia.core.config import Cli, Config
-from tertulia.core.errors import DataError, UsageError
+from tertulia.core.errors import DataError, MissingFile, UsageError
 from tertulia.core.progress import Progress, Silent
 from tertulia.corpus.chatlogs.stats import chatlog_stats
 from tertulia.corpus.erase import shards as mined
@@ -138,6 +138,24 @@ def erase(
     return erased
 
 
+def preview_erasure(
+    folder: Path,
+    *,
+    authors: Iterable[str] = (),
+    ids: Iterable[str] = (),
+    near: NearDecision = "list",
+    derived: Sequence[Path] = (),
+    look_in: Sequence[Path] | None = None,
+) -> Verification:
+    """What an erasure would find: traces are what it would remove or mask, near matches what it would list. Nothing is
+    written.
+    """
+    _check_mined(folder)
+    journal = _start(folder, frozenset(authors), frozenset(ids), derived)
+    eraser = _Eraser(folder, NamedPeople(journal.authors, journal.ids), journal, near, Silent())
+    return eraser.preview([folder.resolve().parent] if look_in is None else look_in)
+
+
 def erase_again(folder: Path) -> Erased:
     """Erase everyone who was erased from this folder before: for a corpus that was mined again."""
     if (interrupted := read_journal(folder)) is not None:  # the command itself finishes it in derived data
@@ -186,6 +204,8 @@ def _start(folder: Path, authors: frozenset[str], ids: frozenset[str], derived: 
 
 
 def _check_mined(folder: Path) -> None:
+    if not folder.is_dir():
+        raise MissingFile(f"Folder not found: {folder}", hint="Give the folder of a mined corpus.")
     is_trees = (folder / FUNNEL).is_file() and not (folder / _WORK).exists()
     if not is_trees and not is_room(folder):
         raise DataError(
@@ -223,6 +243,14 @@ class _Eraser:
         result = replace(result, folders=removed, verification=verification)
         self._record(result)
         return result
+
+    def preview(self, look_in: Sequence[Path]) -> Verification:
+        """Search as an erasure would."""
+        digests = self.journal.digests or tuple(sorted(digests_of(self.folder)))
+        given = [Path(path) for path in self.journal.derived]
+        lineage = find_derived(self.folder, look_in=look_in, given=given, digests=digests)
+        self._collect()
+        return self.verify(lineage, artefacts=list(self._artefacts(lineage if self.erased.messages else None)))
 
     def erase_own(self) -> Erased:
         """Erase from the folder itself."""

@@ -6,13 +6,18 @@ lines are damaged and why.
 """
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
-import polars as pl
 
 from tertulia.core.dialogue import Json
+from tertulia.core.lazy import LazyModule
 from tertulia.corpus.mining.schemas import TEXT_FIELDS, Cleaning, Schema, columns
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = LazyModule("polars")  # a third of a second to import
 
 _SURROGATES = re.compile(rb"\\u[dD](?:[89abAB]..(?:\\u[dD][c-fC-F]..)?|[c-fC-F]..)", re.DOTALL)
 """An escaped surrogate pair, or a single surrogate."""
@@ -37,7 +42,7 @@ class Damage(NamedTuple):
 class ParsedBlock(NamedTuple):
     """A block of lines."""
 
-    frame: pl.DataFrame
+    frame: "pl.DataFrame"
     """The intact messages, as `schemas.columns` returns them."""
     damage: list[Damage]
 
@@ -64,7 +69,7 @@ def _may_have_long_line(block: bytes) -> bool:
     )
 
 
-def _has_zeros(frame: pl.DataFrame) -> bool:
+def _has_zeros(frame: "pl.DataFrame") -> bool:
     return any(frame[name].str.contains("\0", literal=True).any() for name in TEXT_FIELDS)
 
 

@@ -28,14 +28,19 @@ def check_manifest(folder: Folder, manifest: Mapping[str, Json]) -> bool:
     """Whether an earlier run started the folder with this manifest; writes it if there is none, rejects another."""
     content = orjson.dumps(manifest, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     is_new = folder.create(MANIFEST, content)
-    before = read_json_from(folder, MANIFEST)  # in a store, another run may have been faster
-    if before != orjson.loads(content):
+    compare_manifest(folder, manifest)  # in a store, another run may have been faster
+    return not is_new
+
+
+def compare_manifest(folder: Folder, manifest: Mapping[str, Json]) -> None:
+    """Reject a folder whose manifest is another one."""
+    before = read_json_from(folder, MANIFEST)
+    if before != orjson.loads(orjson.dumps(manifest)):
         differences = "; ".join(_differences(before, manifest))
         raise UsageError(
             f"{folder.location()} was mined with different inputs or settings: {differences}.",
             hint="Choose another folder with --out, or start over in this one with --fresh.",
         )
-    return not is_new
 
 
 def manifest_digest(folder: Folder) -> str:

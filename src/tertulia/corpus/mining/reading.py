@@ -1,18 +1,23 @@
 """Reading a chunk of a source: blocks of lines or rows, as columns of intact messages and a list of damaged ones."""
 
 from collections.abc import Iterator, Mapping
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
 from tertulia.artefacts.files import DAMAGED
 from tertulia.core.errors import DataError
+from tertulia.core.lazy import LazyModule
 from tertulia.corpus.mining.lines import BYTE_ORDER_MARK, MAX_LINE, TOO_LONG, Damage, ParsedBlock, parse_lines
 from tertulia.corpus.mining.packed import lines_of_frames, open_packed
 from tertulia.corpus.mining.schemas import Cleaning, Schema, columns, get_schema
 from tertulia.corpus.mining.sources import Chunk, Source
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = LazyModule("polars")  # a third of a second to import
 
 _ROWS = 50_000
 """Rows of a Parquet file read at once."""
@@ -192,7 +197,7 @@ def _check_types(source: Source, types: Mapping[str, Any]) -> None:
             )
 
 
-def _as_text(types: pa.Schema) -> Iterator[pl.Expr]:
+def _as_text(types: pa.Schema) -> "Iterator[pl.Expr]":
     """All columns as text. Whole numbers in a column of floats are written as whole numbers: a table that lacks the
     parent of a first message has floats for parents where it has integers for ids."""
     for field in types:

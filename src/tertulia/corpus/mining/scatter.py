@@ -8,14 +8,14 @@ these sizes, the task is done.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
 from tertulia.artefacts.folders import Folder, read_json_from, write_json_to
 from tertulia.core.dialogue import Json
+from tertulia.core.lazy import LazyModule
 from tertulia.corpus.mining.columns import Ints, StringArray, contiguous, to_arrow
 from tertulia.corpus.mining.filters import COLUMNS
 from tertulia.corpus.mining.hashing import Hashes, combine, hash_texts, mix
@@ -24,6 +24,11 @@ from tertulia.corpus.mining.reading import Block, read_chunk
 from tertulia.corpus.mining.schemas import Cleaning
 from tertulia.corpus.mining.segments import SegmentFile, SortedBlock, sort_block, write_segments
 from tertulia.corpus.mining.sources import Chunk
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = LazyModule("polars")  # a third of a second to import
 
 HASHES = pa.schema([("text", pa.uint64()), ("key", pa.uint64())])
 """The hash of a text, and the key of its message."""

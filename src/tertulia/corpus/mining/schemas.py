@@ -8,15 +8,20 @@ texts are cleaned (arXiv 1906.09308, supplement).
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import orjson
-import polars as pl
 
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import UsageError
+from tertulia.core.lazy import LazyModule
 from tertulia.corpus.mining.filters import DELETED, MARKED, UNMARKED
 from tertulia.corpus.rules import BARE_SITE_PATTERN
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = LazyModule("polars")  # a third of a second to import
 
 TEXT_FIELDS = ("id", "parent", "thread", "author", "text")
 FIELDS = (*TEXT_FIELDS, "time")
@@ -68,7 +73,7 @@ class Schema:
     """More fields of a record, or of its `meta`, that are kept with the message."""
 
     @property
-    def polars(self) -> dict[str, pl.DataType]:
+    def polars(self) -> "dict[str, pl.DataType]":
         """The fields to read from a record, with their Polars types."""
         names = [name for names in self.names.values() for name in names]
         types: dict[str, pl.DataType] = {name: pl.String() for name in (*names, *self.keep) if name != "meta"}
@@ -96,7 +101,7 @@ class Schema:
         return selected
 
 
-def columns(schema: Schema, frame: pl.DataFrame, cleaning: Cleaning) -> pl.DataFrame:
+def columns(schema: Schema, frame: "pl.DataFrame", cleaning: Cleaning) -> "pl.DataFrame":
     """Id, parent, thread, author, text, flags, time and kept fields of every record; id or text is null where it is
     missing."""
     kept = _kept_fields(schema)
@@ -123,7 +128,7 @@ def columns(schema: Schema, frame: pl.DataFrame, cleaning: Cleaning) -> pl.DataF
     )
 
 
-def _seconds(times: pl.Series) -> pl.Series:
+def _seconds(times: "pl.Series") -> "pl.Series":
     """Seconds since 1970; null where there is no time, or nothing that can be read as one."""
     seconds = times.cast(pl.Float64, strict=False)
     if seconds.null_count() > times.null_count():
@@ -148,7 +153,7 @@ def _iso_seconds(date: str) -> float | None:
     return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
 
 
-def _kept_fields(schema: Schema) -> pl.Expr:
+def _kept_fields(schema: Schema) -> "pl.Expr":
     """The fields to keep, as one JSON object per record; those that a record lacks are left out."""
     if not schema.keep:
         return pl.lit(None, pl.String).alias("kept")
@@ -163,12 +168,12 @@ def _kept_fields(schema: Schema) -> pl.Expr:
     return pl.when(joined != "").then(pl.lit("{") + joined + pl.lit("}")).alias("kept")
 
 
-def _truthy(mark: str) -> pl.Expr:
+def _truthy(mark: str) -> "pl.Expr":
     value = pl.col("meta").struct.field(mark)
     return value.is_not_null() & ~value.is_in(_FALSE)
 
 
-def _clean_text(schema: Schema, cleaning: Cleaning) -> pl.Expr:
+def _clean_text(schema: Schema, cleaning: Cleaning) -> "pl.Expr":
     # The cheap tests decide which rows the slow regular expressions have to touch.
     text = pl.col("text")
     if schema.is_reddit and cleaning.edits:
@@ -181,7 +186,7 @@ def _clean_text(schema: Schema, cleaning: Cleaning) -> pl.Expr:
     return text.alias("text")
 
 
-def _reddit(frame: pl.DataFrame, kept: pl.Expr) -> pl.DataFrame:
+def _reddit(frame: "pl.DataFrame", kept: "pl.Expr") -> "pl.DataFrame":
     """Comments and submissions as messages; a submission opens its thread with its title and text."""
     comment = pl.col("body").is_not_null()
     title_only = pl.col("selftext").is_in(["", "[deleted]", "[removed]"]) | pl.col("selftext").is_null()

@@ -8,16 +8,22 @@ limit.
 
 from functools import lru_cache
 from io import BytesIO
+from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 
 from tertulia.artefacts.folders import DiskFolder, Folder
 from tertulia.core.errors import DataError
+from tertulia.core.lazy import LazyModule
 from tertulia.corpus.mining.columns import Ints, StringArray, contiguous, flags_of
 from tertulia.corpus.mining.hashing import Hashes, hash_texts, mix
 from tertulia.corpus.mining.reading import read_chunk
 from tertulia.corpus.mining.scatter import ScatterJob, ScatterTask
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = LazyModule("polars")  # a third of a second to import
 
 THREADS = "threads.npy"
 """Ids, sorted, and the root of each, as hashes; among the working files."""

@@ -11,17 +11,21 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
-
-import polars as pl
+from typing import TYPE_CHECKING, Literal
 
 from tertulia.artefacts.files import open_text
 from tertulia.core.codec import DAMAGE, dialogue_from_json, loads, reason_of
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import DamagedLine, UsageError
+from tertulia.core.lazy import LazyModule
 from tertulia.corpus.preferences import attempts, study_rows, trl
 from tertulia.corpus.preferences.judgements import ReplyChoice, ReplyRating, preferences_of
 from tertulia.corpus.preferences.values import LabelledReply, PreferencePair, PreferenceSet
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = LazyModule("polars")  # a third of a second to import
 
 PreferenceFormat = Literal["trl", "study", "attempts"]
 _RECOGNISERS: Mapping[PreferenceFormat, Callable[[Json], bool]] = {

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from tertulia.models.classifiers.additive import AdditiveModel, Floats, ramps_of, squash
 
@@ -49,7 +49,7 @@ def fit_additive(
 
     bounds = _bounds(features, knots, signs, count)
     start = np.zeros(count * (width + 1))
-    best = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 400})
+    best = scipy.optimize.minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 400})
     slopes, intercepts = best.x[: count * width].reshape(count, width), best.x[count * width :]
     return AdditiveModel(tuple(features), tuple(outputs), knots, slopes, intercepts)
 
