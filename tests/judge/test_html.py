@@ -56,7 +56,7 @@ def test_everything_from_the_data_is_escaped(html: str) -> None:
 
 def test_a_plot_has_a_label_for_screen_readers() -> None:
     page = Page(figure("<svg></svg>", 'so "many"'))
-    assert ("figure", {"role": "img", "aria-label": 'so "many"'}) in page.tags
+    assert ("figure", {"role": "img", "tabindex": "0", "aria-label": 'so "many"'}) in page.tags
 
 
 def test_the_first_speaker_is_on_the_left() -> None:

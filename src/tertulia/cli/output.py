@@ -52,12 +52,12 @@ class SafeConsole(Console):
 out = SafeConsole(highlight=False, markup=False, emoji=False, soft_wrap=True)
 err = SafeConsole(stderr=True, highlight=False, markup=False, emoji=False)
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\ud800-\udfff]")
+_FIGURE = re.compile(r"\s*(?:x |[-+−<~])?[\d.]|\s*(?:[-–]|nan)(?:\n|$)")
+_INTERVAL = re.compile(r"\[-?[\d.]+, -?[\d.]+\]")
 WIDE = 72
 """Columns of a terminal on which a progress bar has room for everything."""
 MISSING = "–"
 """What a table shows where there is no value."""
-_FIGURE = re.compile(r"\s*(?:x |[-+−<~])?[\d.]|\s*(?:[-–]|nan)(?:\n|$)")
-_INTERVAL = re.compile(r"\[-?[\d.]+, -?[\d.]+\]")
 GAP = 2
 """Spaces between two columns of a table."""
 MAX_WORD = 16
@@ -78,7 +78,7 @@ def print_text(text: str) -> None:
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "", left: bool = False) -> None:
     """A table for people; cells are text, never markup. One that is too wide is printed in parts, below each other.
 
-    Columns of figures are aligned to the right, but for the first, and none in a table of texts (`left`).
+    Figures are aligned to the right, texts to the left; with `left`, everything.
     """
     cells = [[visible(cell_text(cell)) for cell in row] for row in rows]
     for k, columns in enumerate(table_parts(head, cells, out.width)):

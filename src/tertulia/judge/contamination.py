@@ -162,15 +162,15 @@ def _of_run(folder: Path, depth: int = 0) -> list[TrainingData]:
         return [TrainingData(str(folder), pairs=folder / PAIRS)]
     config = load_toml(folder / CONFIG) if (folder / CONFIG).is_file() else {}
     recorded = (read_about(folder).get("training") or {}).get("data") or {}
-    found = []
+    sets = []
     if recorded:
-        found.append(
+        sets.append(
             TrainingData(recorded["path"], recorded["split"], str(recorded["digest"]), recorded.get("files") or {})
         )
     elif config.get("data"):  # a run of an earlier version
-        found.append(_described(str(config["data"]), str(config.get("split") or "train")))
+        sets.append(_described(str(config["data"]), str(config.get("split") or "train")))
     starts = [Path(str(config[key])) for key in ("start", "base") if config.get(key)] if depth < 5 else []
-    return [*found, *(one for start in starts if is_complete(start) for one in _of_run(start, depth + 1))]
+    return [*sets, *(one for start in starts if is_complete(start) for one in _of_run(start, depth + 1))]
 
 
 def _described(path: str, split: str | None) -> TrainingData:
@@ -205,15 +205,15 @@ def _judged_pairs(items: Iterable[JudgedItem]) -> dict[str, list[Pair]]:
 def _shared_units(data: TrainingData, units: Mapping[str, Sequence[Pair]]) -> tuple[int | None, bool]:
     """How many units have at least half of their pairs in the data (None if it cannot be read), and if all was read."""
     wanted = {pair for pairs in units.values() for pair in pairs}
-    found: set[Pair] = set()
+    seen: set[Pair] = set()
     count = 0
     try:
         for pairs in islice(_training_pairs(data), MAX_DIALOGUES + 1):
             count += 1
-            found.update(wanted.intersection(pairs))
+            seen.update(wanted.intersection(pairs))
     except (TertuliaError, OSError, ValueError, KeyError):
         return None, False
-    shared = sum(2 * sum(pair in found for pair in pairs) >= len(pairs) for pairs in units.values())
+    shared = sum(2 * sum(pair in seen for pair in pairs) >= len(pairs) for pairs in units.values())
     return shared, count <= MAX_DIALOGUES
 
 

@@ -113,6 +113,11 @@ class MetricInfo:
         """This metric without its computation."""
         return MetricInfo(**{field.name: getattr(self, field.name) for field in fields(MetricInfo)})
 
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """The ends of the scale of its figures, if it has any."""
+        return (0.0, 1.0) if self.bounded or self.reduction in ("share", "f1", "macro-f1", "auc") else None
+
     def as_json(self) -> dict[str, Json]:
         """As it is saved with a run."""
         return asdict(self.info)

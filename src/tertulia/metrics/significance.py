@@ -106,11 +106,9 @@ def estimates(
 
     `scales` has the ends of rating scales by setting.
     """
-    parts = []
-    for score in scores:
-        info = metrics[score.metric]
-        bounds = _bounds(info) or (scales or {}).get(score.setting)
-        parts.append(_Part(score.clusters, _columns(score, info), info, bounds))
+    infos = [metrics[score.metric] for score in scores]
+    ends = [info.bounds or (scales or {}).get(score.setting) for score, info in zip(scores, infos, strict=True)]
+    parts = [_Part(s.clusters, _columns(s, i), i, bounds) for s, i, bounds in zip(scores, infos, ends, strict=True)]
     return _reduce(parts, level=level, resamples=resamples, seed=seed)
 
 
@@ -139,7 +137,7 @@ def by_group(
         for name in names:
             if (mask := group_of == name).any():
                 keys.append((i, name))
-                parts.append(_Part(score.clusters, column * mask[:, None], info, _bounds(info)))
+                parts.append(_Part(score.clusters, column * mask[:, None], info, info.bounds))
     figures: list[dict[str, Estimate]] = [{} for _ in scores]
     for (i, name), figure in zip(keys, _reduce(parts, level=level, resamples=resamples, seed=seed), strict=True):
         figures[i][name] = figure
@@ -448,18 +446,9 @@ def _estimate(total: Floats, sampled: Floats, part: _Part, level: float) -> Esti
     value = float(_figure(total, metric))
     if n == 0 or metric.reduction == "pooled":
         return Estimate(value, n=n, level=level)
-    ends = draws_interval(value, _figure(sampled, metric), _clusters(part), bounds=part.bounds, level=level)
+    clusters = len({cluster for cluster, row in zip(part.clusters, part.rows, strict=True) if row[1]})
+    ends = draws_interval(value, _figure(sampled, metric), clusters, bounds=part.bounds, level=level)
     return Estimate(value, *ends, n=n, level=level)
-
-
-def _clusters(part: _Part) -> int:
-    """How many clusters have a unit that counts."""
-    return len({cluster for cluster, row in zip(part.clusters, part.rows, strict=True) if row[1]})
-
-
-def _bounds(metric: MetricInfo) -> Bounds | None:
-    """The ends of the scale of a metric's figures, if it has any."""
-    return (0.0, 1.0) if metric.bounded or metric.reduction in ("share", "f1", *SET_REDUCTIONS) else None
 
 
 def _draws_of_two(
@@ -500,7 +489,7 @@ def _contrast(
         totals, sums = draws.sums(resamples, seed)
         figures = _figure(totals[None], metric), _figure(sums, metric)
     (value,), values = (_compared(one, ratio=ratio) for one in figures)
-    scale = None if ratio else _bounds(metric)
+    scale = None if ratio else metric.bounds
     bounds = (scale[0] - scale[1], scale[1] - scale[0]) if scale else None
     ends = draws_interval(float(value), values, draws.clusters, bounds=bounds, level=level)
     return Estimate(float(value), *ends, n=n, level=level)

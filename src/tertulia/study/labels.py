@@ -8,7 +8,7 @@ here: pass what `StudyStore.rows` yields.
 
 import json
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
@@ -124,7 +124,7 @@ def read_labels(
     answers: defaultdict[tuple[str, str], dict[str, Json]] = defaultdict(dict)
     rated: dict[tuple[str, str], Rated] = {}
     bots: dict[str, None] = dict.fromkeys(bot.name for bot in config.bots)
-    checkpoints: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    rows = list(rows)
     count = missing = 0
     for row in rows:
         question = config.question(row.question)
@@ -137,8 +137,6 @@ def read_labels(
         bots |= dict.fromkeys(row.bots)
         item, unit = f"{row.unit}/{row.target}", f"{row.assignment}/{row.target}"
         payload = (payloads or {}).get(row.unit, {})
-        for bot, digest in _checkpoints(row, payload):
-            checkpoints[bot][digest] = None
         clusters[item] = cluster = cluster_of(row, payload)
         contents[unit] = _content(row, payload, chats or {})
         if question.kind == "side" and len(row.bots) == 2:
@@ -183,7 +181,7 @@ def read_labels(
         dict(texts),
         count,
         missing,
-        {bot: tuple(digests) for bot, digests in checkpoints.items()},
+        _checkpoints(rows, payloads or {}),
     )
 
 
@@ -236,13 +234,18 @@ def _transcript(turns: Sequence[LabelledTurn]) -> dict[str, Json]:
     return {"turns": [{"speaker": turn.speaker, "text": turn.text} for turn in turns], "judged": BOT}
 
 
-def _checkpoints(row: ExportedLabel, payload: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
-    """The bots whose replies a label is about, with the digests of what they came from."""
-    replies = zip(row.bots, payload.get(REPLIES) or (), strict=False)
-    for bot, reply in (*replies, *([(judged_bot(row), row.reply)] if row.reply else [])):
-        digest = ((reply or {}).get("provenance") or {}).get("checkpoint")
-        if bot and digest:
-            yield bot, str(digest)
+def _checkpoints(
+    rows: Iterable[ExportedLabel], payloads: Mapping[str, Mapping[str, Json]]
+) -> dict[str, tuple[str, ...]]:
+    """The bots whose replies the labels are about, with the digests of what these came from."""
+    digests: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for row in rows:
+        replies = zip(row.bots, payloads.get(row.unit, {}).get(REPLIES) or (), strict=False)
+        for bot, reply in (*replies, *([(judged_bot(row), row.reply)] if row.reply else [])):
+            digest = ((reply or {}).get("provenance") or {}).get("checkpoint")
+            if bot and digest:
+                digests[bot][str(digest)] = None
+    return {bot: tuple(own) for bot, own in digests.items()}
 
 
 def cluster_of(row: ExportedLabel, payload: Mapping[str, Json]) -> str:
