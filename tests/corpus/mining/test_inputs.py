@@ -341,6 +341,19 @@ def test_compressed_files_that_are_cut_off_or_corrupt_are_damage(tmp_path: Path,
         run(str(tmp_path / name), tmp_path / "strict", strict=True)
 
 
+def test_a_file_that_is_corrupt_from_its_start_is_damage_beside_others(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "good.jsonl").write_bytes(lines(FORUM))
+    (folder / "x.jsonl.zst").write_bytes(zstandard.compress(lines(FORUM))[:9] + b"\xff" * 50)
+    outcome = run(str(folder), tmp_path / "out")
+    assert pairs(tmp_path / "out") == EXPECTED
+    assert outcome.problems.count == 1
+    assert "cannot be read to its end" in outcome.problems.examples[0]
+    with pytest.raises(DamagedLine, match="cannot be read to its end"):
+        run(str(folder), tmp_path / "strict", strict=True)
+
+
 values = (
     st.none()
     | st.booleans()

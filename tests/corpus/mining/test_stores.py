@@ -22,7 +22,7 @@ from tertulia.artefacts.folders import open_folder
 from tertulia.artefacts.stores import filesystem
 from tertulia.cli.main import run
 from tertulia.core.errors import DataError, MissingExtra, UsageError
-from tertulia.corpus.mine import mine
+from tertulia.corpus.mine import MineConfig, mine
 from tertulia.corpus.mining.manifest import MANIFEST
 
 from .conftest import config, fingerprint
@@ -242,19 +242,28 @@ class _Hub(http.server.BaseHTTPRequestHandler):
     def log_message(self, *args: object) -> None: ...
 
 
+MINE = """
+import sys
+from pathlib import Path
+from tertulia.corpus.mine import MineConfig, mine
+mine(MineConfig(source=sys.argv[1], out=Path(sys.argv[2]), subwords=Path(sys.argv[3])))
+"""
+
+
 def test_a_dataset_of_the_hugging_face_hub_is_mined_like_a_file(corpus: Path, tmp_path: Path) -> None:
     """By the hub's own client, which takes its address from the environment when it is imported."""
     text = b"".join(corpus.read_bytes().splitlines(keepends=True)[:500])
     (tmp_path / "x.jsonl").write_bytes(text)
-    model = ("--subwords", str(corpus.with_name("subwords.model")))
+    model = corpus.with_name("subwords.model")
+    mine(MineConfig(source=str(tmp_path / "x.jsonl"), out=tmp_path / "disk", subwords=model))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("Hub", (_Hub,), {"content": text})) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         hub = {"HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "HF_HOME": str(tmp_path / "hf"), "HF_TOKEN": ""}
-        for source, out in (("hf://datasets/o/n/x.jsonl", "hub"), (str(tmp_path / "x.jsonl"), "disk")):
-            command = [sys.executable, "-m", "tertulia", "corpus", "mine", source, "--out", str(tmp_path / out), *model]
-            done = subprocess.run(command, env=os.environ | hub, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stderr
+        hub |= {"HF_HUB_OFFLINE": "0"}
+        command = [sys.executable, "-c", MINE, "hf://datasets/o/n/x.jsonl", str(tmp_path / "hub"), str(model)]
+        done = subprocess.run(command, env=os.environ | hub, capture_output=True, text=True, check=False)
         server.shutdown()
+    assert done.returncode == 0, done.stderr
     assert results(tmp_path / "hub") == results(tmp_path / "disk")
     (source,) = json.loads((tmp_path / "hub" / MANIFEST).read_text())["inputs"]
     assert source["size"] == len(text)

@@ -163,6 +163,8 @@ def _scatter(job: MiningJob, engine: Engine, progress: Progress, strict: bool) -
             break
     problems = _problems(tasks, done, strict)
     if not sum(result.messages for result in done.values()):
+        if problems.examples:
+            raise DataError(f"Cannot read a single message. {problems.examples[0]}.")
         names = ", ".join(source.name for source in job.sources)
         raise DataError(f"There are no messages in {names}.", hint="Messages are records with an id and a text.")
     threadless = sum(result.threadless for result in done.values())

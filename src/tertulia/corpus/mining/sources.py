@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tertulia import sample
-from tertulia.artefacts.files import COMPRESSED, DAMAGED, UNREADABLE
+from tertulia.artefacts.files import COMPRESSED, DAMAGED
 from tertulia.artefacts.folders import Folder
 from tertulia.artefacts.stores import filesystem, is_url, open_url, store_errors, version_of
 from tertulia.artefacts.zstd import frames
@@ -185,7 +185,7 @@ def _recognise(source: Source, schema: str | None, fields: Mapping[str, str]) ->
     name = schema or ("messages" if fields else detect_schema(record))
     threads = get_schema(name, fields).names["thread"]
     names_threads = any(n in record if source.is_parquet else record.get(n) is not None for n in threads)
-    return replace(source, schema=name, names_threads=names_threads or name == "reddit")
+    return replace(source, schema=name, names_threads=names_threads or name == "reddit" or not record)
 
 
 def _spool(lines: Iterable[bytes], work: Folder, name: str, schema: str | None) -> Source:
@@ -219,7 +219,9 @@ def _first_record(source: Source) -> dict[str, Json]:
                     continue
                 if isinstance(record, dict):
                     return record
-    except UNREADABLE as error:
+    except DAMAGED:
+        return {}  # reading it counts the damage, or refuses it if that was asked for
+    except OSError as error:
         raise DataError(f"Cannot read {source.path}: {error}.") from None
     return {}
 
