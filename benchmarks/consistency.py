@@ -368,7 +368,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--model", default="", help="another one, for the filter")
     parser.add_argument("--pairs", type=Path, action="append", default=[], help="labelled pairs (utterance, persona)")
     parser.add_argument("--n", type=int, default=300, help="questions")
-    parser.add_argument("--skip", type=int, default=0, help="questions to leave out first: others to choose settings on")
+    parser.add_argument(
+        "--skip", type=int, default=0, help="questions to leave out first: others to choose settings on"
+    )
     parser.add_argument("--slow-n", type=int, default=SLOW, help="questions for generative bots")
     parser.add_argument("--people-n", type=int, default=300, help="replies of people")
     parser.add_argument("--train-n", type=int, default=300, help="replies of people to choose thresholds on")
