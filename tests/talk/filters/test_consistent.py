@@ -161,7 +161,7 @@ def test_a_model_ranks_what_the_rules_do_not_understand() -> None:
     assert order == [texts[i] for i in (3, 2, 0, 1)]
     clear = apply_filters(filters, request, [Candidate(text) for text in (*texts, "i am a nurse .")])
     assert [one.bonus for one in clear] == [0, 0, 0.5, 0, 1]  # the rules see the answer: the model is not needed
-    doubted = apply_filters(filters, request, [Candidate("i am a nurse . i work in clinics ."), Candidate(texts[3])])
+    doubted = apply_filters(filters, request, [Candidate("i am a nurse . clinics bore me ."), Candidate(texts[3])])
     assert [one.bonus for one in doubted] == [0.75, 1]
     unasked = apply_filters(filters, ask("how are you ?"), [Candidate(text) for text in texts])
     assert [one.bonus for one in unasked] == [0] * 4
