@@ -1,10 +1,6 @@
 """Train the two models that consistency.py needs: a judge of replies, and the model inside the filter.
 
-<<<<<<< HEAD
-    python benchmarks/consistency_models.py --personas PERSONACHAT --inference NLI --out RUNS
-=======
     python benchmarks/consistency_models.py --personas personachat --inference nli --out runs
->>>>>>> j
 
 A filter must not be judged by a model that learned from the same examples. So every premise (a persona sentence, a
 caption) belongs to one side, by its hash, and with it all its pairs: silver pairs of the training personas, Dialogue
