@@ -104,7 +104,7 @@ def test_judges_name_configs_and_functions_that_exist() -> None:
 
 def test_a_model_is_trained_and_talks(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    settings = {"max_dialogues": 12, "valid_dialogues": 6, "epochs": 1, "model.hidden": 4, "model.dim": 4}
+    settings = {"max_dialogues": 20, "valid_dialogues": 10, "epochs": 1, "model.hidden": 4, "model.dim": 4}
     trained = tt.train("ubuntu-rnn", out=tmp_path / "run", settings=settings)
     assert 0 <= trained.figures["valid"]["hits@1"] <= 1
     assert trained.bot().chat("Hello!").text

@@ -12,7 +12,7 @@ from tertulia.train.configs import shipped
 from tertulia.train.recipe import read_recipe
 
 Tertulia = Callable[..., Any]
-TINY = [f"--set={setting}" for setting in ("max_dialogues=12", "valid_dialogues=6", "epochs=1", "model.hidden=4")]
+TINY = [f"--set={setting}" for setting in ("max_dialogues=20", "valid_dialogues=10", "epochs=1", "model.hidden=4")]
 TINY.append("--set=model.dim=4")
 
 
