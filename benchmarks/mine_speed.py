@@ -128,6 +128,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="100,000 messages, one run")
     parser.add_argument("--unsafe", choices=("auto", "marked", "judged", "none"), default="auto")
     parser.add_argument("--buckets", type=int, help="number of shards; by default as mining chooses")
+    parser.add_argument("--more-buckets", type=int, help="also mine with this many, in turn, and compare the CPU time")
     parser.add_argument("--subwords", type=Path, help="subword model to use, instead of one learned before")
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -161,11 +162,15 @@ def report(args: argparse.Namespace, file: Path, runs: int, folder: Path, count:
     learned = None if args.subwords else measure(learning)  # also fills the disk cache
     model = args.subwords or shutil.copy(folder / "learned" / "subwords.model", folder / "subwords.model")
     shutil.rmtree(folder / "learned", ignore_errors=True)
-    floors, mined = [], []
+    floors, mined, divided = [], [], []
     for _ in range(runs):
         floors.append(float(measure([sys.executable, "-c", FLOOR, str(file)]).printed))
         mined.append(measure([*child, str(model), str(workers)]))
         shutil.rmtree(folder / "out")
+        if args.more_buckets:
+            more = [*child[:-3], "--buckets", str(args.more_buckets), *child[-3:]]
+            divided.append(measure([*more, str(model), str(workers)]))
+            shutil.rmtree(folder / "out")
     best = min(mined, key=lambda m: m.cpu)
     print(f"{'':<30}{'best':>9}{'median':>9}   {count} messages, {runs} runs, {engine}, {workers} workers")
     rows = {
@@ -190,6 +195,9 @@ def report(args: argparse.Namespace, file: Path, runs: int, folder: Path, count:
         "peak_gb": max(m.memory for m in mined),
         "pairs": json.loads(best.printed.splitlines()[-1])["pairs"],
     }
+    if divided:
+        figures["more_buckets_cpu_ratio"] = median([d.cpu / m.cpu for d, m in zip(divided, mined, strict=True)])
+        print(f"{f'CPU with {args.more_buckets} buckets':<30}{figures['more_buckets_cpu_ratio']:>18.3f}")
     if engine == "pool" and learned:  # which also trained the subword model: the rest of that run costs the same
         figures["learn_seconds"] = learned.cpu - median([m.cpu for m in mined])
     settings = {
@@ -199,6 +207,7 @@ def report(args: argparse.Namespace, file: Path, runs: int, folder: Path, count:
         "unsafe": unsafe,
         "workers": workers,
         "buckets": args.buckets,
+        "more_buckets": args.more_buckets,
         "bytes": file.stat().st_size,
     }
     finish("mine_speed", figures, settings)

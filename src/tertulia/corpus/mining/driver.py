@@ -102,7 +102,7 @@ class MiningJob:
 
     @property
     def compress(self) -> bool:
-        """Whether working files are compressed: a tenth of the CPU time, for a quarter of their size."""
+        """Whether working files are compressed; for a small corpus that costs more than writing what it saves."""
         return not self.out.is_local or self.estimated_bytes > _COMPRESSED
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tertulia.corpus.mining.columns import FALSE, Flags, Ints, StringArray, flags_of, numbers_of, to_arrow
-from tertulia.corpus.mining.hashing import Hashes, combine, hash_texts, index_in_sorted, is_in_sorted
+from tertulia.corpus.mining.hashing import Hashes, combine, hash_texts, index_in_sorted
 
 
 class ParentLinks(NamedTuple):
@@ -39,17 +39,20 @@ def message_keys(thread_hashes: Hashes, ids: StringArray) -> Hashes:
 
 
 def link_parents(keys: Hashes, parent_keys: Hashes, parents: StringArray, threads: StringArray) -> ParentLinks:
-    """Find every row's parent: the row whose key equals the row's parent key.
+    """Find every row's parent: the row whose key, which no other row has, equals the row's parent key.
 
     A reply to the thread itself, whose opening message is missing, becomes a root.
     """
     rows = len(keys)
-    order = np.argsort(keys, kind="stable")
+    parent = np.full(rows, rows, np.int64)
+    if not rows:
+        return ParentLinks(parent, np.zeros(0, np.bool_))
+    order = np.argsort(keys)
     has_parent = flags_of(pc.is_valid(parents))
     ordered = keys[order]
-    resolved = has_parent & is_in_sorted(parent_keys, ordered)
-    parent = np.full(rows, rows, np.int64)
-    parent[resolved] = order[index_in_sorted(parent_keys[resolved], ordered)]
+    index = index_in_sorted(parent_keys, ordered)
+    resolved = has_parent & (ordered[index] == parent_keys)
+    parent[resolved] = order[index[resolved]]
     to_thread = flags_of(pc.fill_null(pc.equal(parents, threads), FALSE))
     orphan = has_parent & ~resolved & ~to_thread
     return ParentLinks(parent, orphan | _leads_to_cycle(parent))

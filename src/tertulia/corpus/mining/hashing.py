@@ -148,7 +148,7 @@ def combine(*parts: Hashes) -> Hashes:
 
 def weighted_sum(*parts: Hashes) -> Hashes:
     """The same before it is mixed: enough where the parts are mixed and the result is only compared."""
-    total = parts[0] * _WEIGHTS[0]
+    total: Hashes = parts[0] * _WEIGHTS[0]
     for i, part in enumerate(parts[1:], 1):
         total += part * _WEIGHTS[i % 63]
     return total
