@@ -229,6 +229,7 @@ def reason_to_remove(text: str) -> object:
 
 CORE: dict[str, Function] = {
     "clean": core_text.clean,
+    "visible": core_text.visible,
     "squash": core_text.squash,
     "words": core_text.words,
     "words_of_each": lambda text: core_text.words_of_each([text, text[:5]]),
@@ -386,7 +387,7 @@ def power(i: int, before: float, seconds: float) -> float:
 
     2 where the first size takes too little time to tell.
     """
-    if i < 2 or before < MEASURABLE_SECONDS:
+    if i < 2 or min(before, seconds) < MEASURABLE_SECONDS:
         return 2.0
     return max(1.0, math.log(seconds / before) / math.log(SIZES[i - 1] / SIZES[i - 2])) + MARGIN
 

@@ -152,7 +152,7 @@ def test_the_persona_chat_table() -> None:
     assert rows["  paper: KV Profile Memory"] == (".349", ".511", ".351", "")
     assert rows["  paper: Starspace, trained on original personas"] == (".318", ".481", ".295", "")
     assert rows["  paper: Starspace, trained on revised personas"] == (".318", ".491", ".322", "")
-    assert rows["mine:x"] == (".500 [.500, .500]",) * 4
+    assert rows["mine:x"] == (".500 [.103, .897]",) * 4
     assert [row[0] for row in table.rows] == [
         "tfidf:train",
         "  paper: IR",
@@ -172,7 +172,7 @@ def test_the_ubuntu_table() -> None:
     (table,) = paper_tables(run, run.estimates())
     assert table.head[:4] == ("", "tfidf", "lstm", "paper: TF-IDF, v1")
     assert [row[0] for row in table.rows] == ["1 in 2 R@1", "1 in 10 R@1", "1 in 10 R@2", "1 in 10 R@5"]
-    assert table.rows[0][1:3] == ("50.0 [50.0, 50.0]",) * 2
+    assert table.rows[0][1:3] == ("50.0 [10.3, 89.7]",) * 2
     assert [row[5] for row in table.rows] == ["87.8", "60.4", "74.5", "92.6"]
     assert len(table.head) == len(table.rows[0]) == 3 + len(UBUNTU)
 

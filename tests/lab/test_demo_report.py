@@ -70,7 +70,7 @@ def test_everything_from_the_data_is_escaped(outcome: DemoOutcome, tmp_path: Pat
     write_demo_report(outcome, tmp_path / "report.html")
     page = Page(tmp_path / "report.html")
     assert {"script", "img", "link", "iframe"}.isdisjoint(page.tags)
-    assert [a for a in page.addresses if not a.startswith("#")] == []
+    assert {a.partition(",")[0] for a in page.addresses if not a.startswith("#")} == {"data:text/csv;charset=utf-8"}
     for shown in (f"hello {EVIL}", f"I sail {EVIL}.", f"Ana {EVIL}", f"tfidf {EVIL}", f"folder {EVIL}"):
         assert shown in page.text
 
@@ -80,7 +80,7 @@ def test_the_report_has_figures_with_intervals(outcome: DemoOutcome, tmp_path: P
     page = Page(tmp_path / "report.html")
     assert page.tags.count("svg") == 2
     assert page.tags.count("h2") == 5
-    assert "0.500 [0.000, 1.000] (n = 2)" in page.text
+    assert "0.500 [0.000, 1.000] (n = 2)" in " ".join(page.text.split())  # intervals do not wrap
     assert "9 forum messages" in page.text
     assert "did not take part" not in page.text
 

@@ -160,7 +160,7 @@ def _check_same_curve(config: CurveConfig, recipe: Mapping[str, Json]) -> None:
     judged = config.model_dump(mode="json", exclude={"sizes", "out", "force", "recipe"})
     about: dict[str, dict[str, Json]] = {"judged": judged, "trained": dict(recipe)}
     file = config.out / CURVE
-    if config.force:
+    if config.force and file.is_file():  # an earlier curve, and nothing but that
         for folder in (config.out / POINTS, *config.out.glob("[0-9]*")):
             shutil.rmtree(folder, ignore_errors=True)
     if config.force or not file.is_file():
