@@ -105,6 +105,29 @@ def test_the_persona_is_in_front_of_most_dialogues(tiny_models: Any) -> None:
     assert 0.8 < sum(epochs[0]) / len(epochs[0]) < 0.9
 
 
+def test_some_personas_are_reworded_by_similar_sentences_of_others(tiny_models: Any, tmp_path: Path) -> None:
+    mine = ("I keep bees.", "I am a nurse.", "Quartz 77 zeppelin.")
+    others = ("I am a beekeeper.", "I work as a nurse in a hospital.", "My car is red.")
+    turns = tuple(Turn(who, "hm") for who in "aba")
+    chats = [Dialogue(str(i), turns, {"a": Persona(mine), "b": Persona(others)}) for i in range(40)]
+    for split in ("train", "valid"):
+        save_dialogues(chats, tmp_path / f"{split}.jsonl")
+    more: dict[str, Any] = {"speaker": "a", "persona_dropout": 0.0}
+    task = task_of(tiny_models.make("chat"), tmp_path, persona="both", reworded_share=0.5, **more)
+    epochs = [[view for batch in task.batches(epoch) for view in batch] for epoch in (0, 0, 1)]
+    assert epochs[0] == epochs[1] != epochs[2]
+    seen = Counter(view.persona for view in epochs[0])
+    assert set(seen) == {mine, (others[0], others[1], mine[2])}, "nothing is similar to the third sentence"
+    assert 8 < seen[mine] < 32
+    assert {view.partner for view in epochs[0]} == {others, (mine[0], mine[1], others[2])}
+    assert {view.persona for view in task.data.valid} == {mine, others}, "validation is on what people were given"
+
+
+def test_data_without_revised_personas_is_refused_where_they_are_asked_for(data: Path) -> None:
+    with pytest.raises(UsageError, match="has a revised wording"):
+        read_data(FinetuneConfig(data=str(data), revised_share=0.4))
+
+
 def test_corpora_are_mixed_by_weight(tiny_models: Any, data: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()

@@ -23,6 +23,7 @@ BOTS.add(
     "generic", "tertulia.talk.bots.generic:GenericBot", 'says "I don\'t know." to questions and "ok" to statements'
 )
 BOTS.add("tfidf", "tertulia.talk.bots.tfidf:TfidfBot", "retrieves the reply to the most similar message (TF-IDF)")
+BOTS.add("blend", "tertulia.talk.bots.blend:BlendBot", "several ranking bots whose scores are added up")
 BOTS.add("openai", "tertulia.talk.bots.openai:OpenAIBot", "a model behind any OpenAI-compatible endpoint")
 BOTS.add("hf", "tertulia.talk.bots.huggingface:HuggingFaceBot", "a Hugging Face chat model, by name or folder")
 BOTS.add(

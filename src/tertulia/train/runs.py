@@ -17,6 +17,7 @@ from pydantic import Field
 from tertulia.artefacts.files import fingerprint
 from tertulia.core.config import save
 from tertulia.core.dialogue import Dialogue, Json, PersonaScope
+from tertulia.core.errors import UsageError
 from tertulia.core.progress import Progress
 from tertulia.corpus.load import load_dialogues
 from tertulia.models.checkpoint import count_parameters, seal
@@ -52,7 +53,7 @@ class RunConfig(TrainingConfig):
     """Whose persona the model sees: none, own (of the speaker it replies for), their (of the partner), or both."""
     revised_share: float = Field(0.0, ge=0, le=1)
     """Share of the dialogues whose personas are trained on in their revised wording, where they have one: less to copy
-    from, more to understand."""
+    from, more to understand. Data without any revised persona is refused."""
     speaker: str | None = None
     """Train on this speaker's side only; by default on every speaker's in turn."""
     valid_speaker: str | None = None
@@ -87,8 +88,18 @@ def read_split(config: RunConfig, split: str, count: int | None) -> list[Dialogu
     return subsample(load_dialogues(config.data, split=split), count, config.seed)
 
 
-def with_revised_personas(dialogues: Sequence[Dialogue], config: RunConfig) -> list[Dialogue]:
-    """The dialogues, `revised_share` of them (drawn by the seed) with their personas in the revised wording."""
+def with_revised_personas(dialogues: Sequence[Dialogue], config: RunConfig, *, required: bool = True) -> list[Dialogue]:
+    """The dialogues, `revised_share` of them (drawn by the seed) with their personas in the revised wording.
+
+    If some are `required`, it is an error that there are none.
+    """
+    revised = any(persona.revised for dialogue in dialogues for persona in dialogue.personas.values())
+    if config.revised_share and required and not revised:
+        raise UsageError(
+            f"revised_share is {config.revised_share}, but no persona in the split {config.split!r} of {config.data}"
+            " has a revised wording.",
+            hint="Leave revised_share out, or train on data with revised personas (`tertulia corpus stats` tells).",
+        )
     rng = random.Random(f"{config.seed} revised")
     return [_revised(dialogue) if rng.random() < config.revised_share else dialogue for dialogue in dialogues]
 

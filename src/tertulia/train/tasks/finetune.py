@@ -18,7 +18,9 @@ from tertulia.models.generator import DialogueView, TargetTurns
 from tertulia.models.hf.finetuned import SMOLLM2, FinetunedGenerator
 from tertulia.models.hf.lora import TuningConfig
 from tertulia.models.likelihood import batches_of, likelihoods, perplexity, views_of
+from tertulia.models.sentence_encoder import SentenceEncoder
 from tertulia.train.loop import Loss, TrainingTask
+from tertulia.train.rewording import Rewording
 from tertulia.train.runs import RunConfig, read_split, with_revised_personas
 from tertulia.train.tasks.generative import drop_personas
 
@@ -37,6 +39,9 @@ class FinetuneConfig(RunConfig):
     persona_dropout: float = Field(0.15, ge=0, lt=1)
     """Share of the examples that lose their persona in training, so that the model also works without one; of both
     personas each is dropped by itself."""
+    reworded_share: float = Field(0.0, ge=0, le=1)
+    """Share of the examples whose persona sentences are replaced, anew in each epoch, by similar ones of other personas
+    (by the packaged sentence encoder): less to copy from, more to understand."""
     valid_persona: PersonaScope | None = None
     """Whose persona the model sees in validation; by default as in training."""
     min_turns: int = Field(3, ge=1)
@@ -76,7 +81,7 @@ def read_data(config: FinetuneConfig) -> FinetuneData:
     for source in (config.data, *config.mix):
         dialogues = _read(config.model_copy(update={"data": source}), config.split, config.max_dialogues)
         count += len(dialogues)
-        dialogues = with_revised_personas(dialogues, config)
+        dialogues = with_revised_personas(dialogues, config, required=source == config.data)
         corpora.append(_views(dialogues, config.persona, config.speaker))
         _check(corpora[-1], source, config.split)
     valid_dialogues = _read(config, config.valid_split, config.valid_dialogues)
@@ -124,14 +129,20 @@ class FinetuneTask(TrainingTask):
         self.data, self.config = data, config
         self._views = data.views
         self._sizes = [len(model.layout.stream(view).ids) for view in self._views]
+        self._rewording = Rewording.of(self._views, SentenceEncoder.load().eval()) if config.reworded_share else None
 
     def batches(self, epoch: int) -> Sequence[list[DialogueView]]:
         """Views of similar length together, batches in a random order."""
         rng = random.Random(f"{self.config.seed} {epoch}")
         drawn = list(self._draw(rng))
         batches = batches_of([self._sizes[i] for i in drawn], self.config.batch_tokens, rng)
-        share = self.config.persona_dropout
-        return [[drop_personas(self._views[drawn[i]], share, rng) for i in batch] for batch in batches]
+        return [[self._varied(self._views[drawn[i]], rng) for i in batch] for batch in batches]
+
+    def _varied(self, view: DialogueView, rng: random.Random) -> DialogueView:
+        """The view with its personas, with reworded ones, or without."""
+        if self._rewording and rng.random() < self.config.reworded_share:
+            view = self._rewording.reword(view, rng)
+        return drop_personas(view, self.config.persona_dropout, rng)
 
     def _draw(self, rng: random.Random) -> Iterator[int]:
         """The views of an epoch: all of the main corpus, and of the others as many as their weights say."""
