@@ -75,7 +75,7 @@ ROWS = {
     "judge conversations": Row("sample", ("out",), "nowhere.jsonl"),
     "judge grounding": Row("nowhere.jsonl", ("out",), "nowhere.jsonl"),
     "judge meta": Row("nowhere.json", ("out",), "nowhere.json"),
-    "judge hybrid": Row("--apply nowhere", ("out",), "--ratings nowhere --metrics nowhere"),
+    "judge hybrid": Row("--ratings nowhere --metrics nowhere", ("out", "model"), "--ratings nowhere --metrics nowhere"),
     "judge proxy": Row("nowhere nowhere", ("out",), "nowhere nowhere"),
     "judge replies": Row("generic", ("out",), "generic --data nowhere.jsonl"),
     "judge llm": Row(f"nowhere.jsonl {ENDPOINT}", ("out", "cache"), f"nowhere.jsonl {ENDPOINT} --cache kept"),
@@ -106,7 +106,7 @@ ENDINGS = {"study": ".toml", "inspect": ".json", "report": ".html", "save": ".js
 """How the names of outputs end that must end so; those of files."""
 FILES = {"corpus convert": ".jsonl", "corpus testset": ".jsonl", "corpus silver": ".jsonl", "corpus personas": ".jsonl"}
 FILES |= {"store export": ".jsonl", "store backup": ".db", "selfplay": ".jsonl", "study export": ".csv"}
-WRITING = re.compile(r"(?:Also )?(?:[Ww]rite|Append)|(?:File|Folder)(?: to (?:write|save)| for)")
+WRITING = re.compile(r"(?:Also )?(?:[Ww]rite|Append|Save)|(?:File|Folder)(?: to (?:write|save)| for)")
 RECIPE = 'recipe = "seq2seq"\n'
 
 

@@ -41,7 +41,9 @@ def test_conversations_of_studies_are_exported_only_on_request(tertulia: Tertuli
     assert "Wrote 1 conversation " in result.out
     assert "Left out the conversations of studies" in result.out
     assert "secret" not in file.read_text()
-    asked: Any = json.loads(tertulia("store", "export", "--db", url, "--out", file, "--studies", "--json").out)
+    again = ("store", "export", "--db", url, "--out", file, "--studies", "--json")
+    assert tertulia(*again).code == 2  # the file exists
+    asked: Any = json.loads(tertulia(*again, "--force").out)
     assert (asked["conversations"], asked["studies_left_out"]) == (3, False)
     assert file.read_text().count('"text":"a secret"') == 2
 

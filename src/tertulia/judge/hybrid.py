@@ -22,7 +22,7 @@ from pydantic import Field
 
 from tertulia.artefacts.files import fingerprint, read_json, sha256_of, write_json
 from tertulia.artefacts.manifest import MANIFEST, open_folder, read_manifest, seal
-from tertulia.artefacts.outputs import Force
+from tertulia.artefacts.outputs import Force, Output
 from tertulia.core.config import Cli, Config
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError, UnknownName, UsageError
@@ -80,7 +80,7 @@ class HybridConfig(Config):
     """Whether conversations or single replies were rated."""
     method: FitMethod = "rank"
     """The method of the model that --model saves; all are reported."""
-    model: Path | None = None
+    model: Annotated[Path | None, Output("folder")] = None
     """Save the model fitted on all bots in this folder."""
     apply: Path | None = None
     """Apply the model of this folder to --selfplay or --metrics instead of fitting one."""
