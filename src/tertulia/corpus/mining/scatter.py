@@ -98,7 +98,8 @@ class ScatterResult:
     def from_json(cls, record: dict[str, Json]) -> "ScatterResult":
         """What a marker holds."""
         files = {name: SegmentFile(**file) for name, file in record["files"].items()}
-        return cls(**{"format": 1} | record | {"files": files})
+        known: dict[str, Json] = {"format": 1, **record, "files": files}
+        return cls(**known)
 
 
 @dataclass(slots=True)
