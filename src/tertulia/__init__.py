@@ -15,7 +15,7 @@ _PUBLIC = {
     "load": "tertulia.api",
     "ChatBot": "tertulia.api",
     "ChatSession": "tertulia.api",
-    "Trained": "tertulia.api",
+    "TrainedRun": "tertulia.api",
     "Verdict": "tertulia.api",
     "Dialogue": "tertulia.core.dialogue",
     "Persona": "tertulia.core.dialogue",

@@ -1,6 +1,6 @@
 from tertulia.api import ChatBot as ChatBot
 from tertulia.api import ChatSession as ChatSession
-from tertulia.api import Trained as Trained
+from tertulia.api import TrainedRun as TrainedRun
 from tertulia.api import Verdict as Verdict
 from tertulia.api import bot as bot
 from tertulia.api import judge as judge

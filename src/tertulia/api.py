@@ -202,7 +202,7 @@ def judge(verb: Judge, /, *subjects: str, progress: bool | Progress = False, **s
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class TrainedRun:
     """A trained model."""
 
     folder: Path
@@ -224,7 +224,7 @@ def train(
     force: bool = False,
     settings: Mapping[str, Any] | None = None,
     progress: bool | Progress = False,
-) -> Trained:
+) -> TrainedRun:
     """Train what a recipe describes: a name of `tertulia recipes`, or a TOML file.
 
     `settings` change single settings by dotted names: `{"epochs": 3, "model.d_model": 128}`.
@@ -241,7 +241,7 @@ def train(
     check_run_folder(config)
     with _shown(progress) as shown:
         outcome = made.train(config, shown)
-    return Trained(outcome.folder, outcome.figures())
+    return TrainedRun(outcome.folder, outcome.figures())
 
 
 def _import(target: str) -> Any:

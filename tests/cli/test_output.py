@@ -51,3 +51,25 @@ def test_a_terminal_shows_the_remaining_time_and_the_note(monkeypatch: pytest.Mo
     assert "2/3" in shown
     assert "s left" in shown
     assert "loss 3.2" in shown
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_a_bar_is_one_line_on_any_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(output, "err", Console(file=stream, force_terminal=True, width=width, color_system=None))
+    with Bars() as bars:
+        bars.step("Training a rather long title of a step on 12,345 dialogues", total=30)
+        bars.advance()
+        bars.advance(9)
+        bars.note("2,310 tokens/s, loss 3.212, perplexity 44.1")
+        bars._progress.refresh()
+        frame = "".join(column.text for column in output.err.render_lines(bars._progress.get_renderable())[0])
+        lines = output.err.render_lines(bars._progress.get_renderable())
+    assert len(lines) == 1
+    assert "10/30" in frame
+
+
+def test_a_table_shows_a_dash_for_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    output.print_table(("bot", "value"), [("a", None), ("b", float("nan")), ("c", 0)])
+    shown = capsys.readouterr().out.split()
+    assert shown == ["bot", "value", "a", "–", "b", "–", "c", "0"]

@@ -37,7 +37,7 @@ from tertulia.artefacts.outputs import check_outputs
 from tertulia.cli.completion import completer
 from tertulia.cli.ending import interruptible, prepare_outputs
 from tertulia.cli.user_config import command_values, unknown_variables, user_file, variable
-from tertulia.core.config import Cli, Config, Source, resolve
+from tertulia.core.config import Cli, Config, ConfigSource, resolve
 from tertulia.core.describe import choices_of, default_of
 from tertulia.core.errors import UsageError
 
@@ -86,7 +86,7 @@ class Given:
                 hint=f"Options that apply: {', '.join(_labels(config.model_fields).values())}.",
             )
         user = {name: v for name, v in self.user.items() if name in config.model_fields or name not in self.foreign}
-        below = Source(user, f"{user_file()}, {self.table}") if user else None
+        below = ConfigSource(user, f"{user_file()}, {self.table}") if user else None
         settings = resolve(config, self.file, self.options, labels=self.labels, below=below)
         if self.dry_run:
             check_outputs(settings, self.labels)

@@ -17,6 +17,7 @@ from tertulia import __version__
 from tertulia.cli.commands import COMMANDS, Command, Group
 from tertulia.cli.ending import end
 from tertulia.cli.help import App
+from tertulia.cli.user_file import user_file
 from tertulia.cli.verbosity import LEVELS, Verbosity, set_verbosity
 from tertulia.core.command_line import set_command_line
 
@@ -92,10 +93,12 @@ def _options(
         show_envvar=False,
     ),
 ) -> None:
-    from tertulia.cli.user_config import global_options  # pydantic, which --help does not need
+    options: dict[str, Any] = {"quiet": quiet, "verbose": verbose, "log_level": log_level, "debug": debug}
+    given = {name: value for name, value in options.items() if value}
+    if given or user_file():
+        from tertulia.cli.user_config import global_options  # pydantic, which the help of a group does not need
 
-    given: dict[str, Any] = {"quiet": quiet, "verbose": verbose, "log_level": log_level, "debug": debug}
-    set_verbosity(global_options({name: value for name, value in given.items() if value}))
+        set_verbosity(global_options(given))
 
 
 def _called(args: Sequence[str]) -> list[str]:

@@ -54,7 +54,7 @@ err = SafeConsole(stderr=True, highlight=False, markup=False, emoji=False)
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\ud800-\udfff]")
 _FIGURE = re.compile(r"\s*(?:x |[-+−<~])?[\d.]|\s*(?:[-–]|nan)(?:\n|$)")
 _INTERVAL = re.compile(r"\[-?[\d.]+, -?[\d.]+\]")
-WIDE = 72
+WIDE = 100
 """Columns of a terminal on which a progress bar has room for everything."""
 MISSING = "–"
 """What a table shows where there is no value."""
@@ -176,11 +176,12 @@ def _bar_columns(width: int) -> list[ProgressColumn]:
         column = Column(no_wrap=True, overflow="ellipsis", **options)
         return TextColumn(template, markup=False, table_column=column)
 
-    wide = width >= WIDE
-    title = text("{task.description}", **({} if wide else {"max_width": max(8, width - 24)}))
+    wide, free = width >= WIDE, width - (60 if width >= WIDE else 28)
+    has_note = width >= 60
+    title = text("{task.description}", max_width=max(8, free // 2 if has_note else free))
     bar: list[ProgressColumn] = [BarColumn(bar_width=24)] if wide else []
     times: list[ProgressColumn] = [TimeElapsedColumn()] if wide else []
-    note: list[ProgressColumn] = [text("{task.fields[note]}")] if wide else []
+    note: list[ProgressColumn] = [text("{task.fields[note]}", max_width=max(8, free // 2))] if has_note else []
     left = text("{task.fields[left]}")
     return [SpinnerColumn(finished_text="[green]✓"), title, *bar, MofNCompleteColumn(), *times, left, *note]
 

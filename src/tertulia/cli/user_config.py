@@ -17,14 +17,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import typer
-
 from tertulia.cli.commands import COMMANDS, Group
+from tertulia.cli.user_file import user_file as user_file
 from tertulia.cli.verbosity import Verbosity, verbosity
 from tertulia.core.config import Config, load_toml, validate
 from tertulia.core.errors import ConfigError, close_names
 
-VARIABLE = "TERTULIA_CONFIG"
 _NO_FILE_NEEDED = ("config", "json")
 
 
@@ -49,15 +47,6 @@ def global_options(given: Mapping[str, Any]) -> Verbosity:
     options = validate(GlobalOptions, {**own, **given}, where=str(user_file()))
     level = options.log_level or ("debug" if options.debug else "info" if options.verbose else "")
     return Verbosity(options.quiet, level, options.debug, verbosity().as_json)
-
-
-def user_file() -> Path | None:
-    """The user's file; None if there is none."""
-    named = os.environ.get(VARIABLE)
-    if named == "":
-        return None
-    path = Path(named) if named else Path(typer.get_app_dir("tertulia")) / "config.toml"
-    return path if named or path.is_file() else None
 
 
 def user_values() -> dict[str, Any]:

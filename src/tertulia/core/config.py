@@ -57,7 +57,7 @@ class Cli:
 C = TypeVar("C", bound=Config)
 
 
-class Source(NamedTuple):
+class ConfigSource(NamedTuple):
     """Values that are below those of a file, and where they come from, for errors."""
 
     values: Mapping[str, Any]
@@ -71,7 +71,7 @@ def resolve(
     *,
     where: str = "",
     labels: Mapping[str, str] | None = None,
-    below: Source | None = None,
+    below: ConfigSource | None = None,
 ) -> C:
     """A config from its defaults, then `below`, then a TOML file, then options; options that are None were not given.
 
