@@ -38,7 +38,7 @@ def test_bytes_are_those_of_a_conversion_in_one_process(
         count = save_dialogues(load_dialogues(tmp_path / "in.jsonl"), tmp_path / "one" / name, format=to)
     assert (tmp_path / name).read_bytes() == (tmp_path / "one" / name).read_bytes()
     assert (converted.count, converted.problems.count) == (count, 0)
-    assert sorted(file.name for file in tmp_path.iterdir()) == sorted(["in.jsonl", "one", name])
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted(["in.jsonl", "one", name, f".{name}.origin"])
 
 
 def test_a_compressed_file_is_one_of_several_parts(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_damage_is_counted_and_a_bad_target_leaves_nothing(tmp_path: Path) -> No
     assert (converted.count, converted.problems.examples) == (100, problems.examples)
     with pytest.raises(UsageError):
         convert_corpus(ConvertConfig(target=str(tmp_path / "in.jsonl"), out=tmp_path / "out.xyz"))
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [".out.jsonl.origin", "in.jsonl", "out.jsonl"]
 
 
 @pytest.mark.parametrize("name", ["out.jsonl", "out.parquet"])
