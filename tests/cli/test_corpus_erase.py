@@ -199,7 +199,7 @@ def test_a_person_is_erased_from_chat_rooms_and_again_when_they_are_mined_again(
 
 
 _KILLER = """
-import hashlib, importlib.util, json, os, shutil, signal, sys
+import hashlib, importlib.util, json, os, re, shutil, signal, sys
 from collections.abc import Sequence
 from pathlib import Path
 from tertulia.corpus.erase import RECORD, erase
@@ -239,7 +239,10 @@ def run(kill_at):
 def state():
     files = (f for f in copy.rglob("*") if f.is_file() and f.name != RECORD)
     assert json.loads((copy / "mined" / RECORD).read_text())["erasures"]
-    return {str(f.relative_to(copy)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
+    return {str(f.relative_to(copy)): hashlib.sha256(content(f)).hexdigest() for f in files}
+
+def content(file):  # a kill after the end makes the next erasure the second one, and the card counts it
+    return re.sub(rb"erased \\d+ times|<!-- written by .*", b"", file.read_bytes()) if file.suffix == ".md" else file.read_bytes()
 
 at, states = 0, []
 while True:

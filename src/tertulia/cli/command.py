@@ -120,13 +120,13 @@ def command(
             parameters.append(_keyword("json", AsJson, False))
         flags = _labels({name: same_name[0] for name, same_name in fields.items()})
 
-        def run(*, typer_context: typer.Context, **values: Any) -> None:
+        def run(*, typer_context: typer.Context | None = None, **values: Any) -> None:
             extra = {"as_json": values.pop("json")} if wants_json else {}
             extra |= {"dry_run": values.pop("dry_run")} if wants_dry_run else {}
             file_path = values.pop("config", None)
             options = {name: values[_parameter_name(name)] for name in fields}
             options = {name: value for name, value in options.items() if value not in (None, [])}
-            path = typer_context.command_path.split()[1:]
+            path = typer_context.command_path.split()[1:] if typer_context else []  # none if called from Python
             from_environment = _environment(path, fields, flags, options)
             labels = flags | {name: variable(path, flags[name]) for name in from_environment}
             options |= from_environment

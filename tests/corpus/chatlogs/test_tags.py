@@ -66,7 +66,7 @@ def test_tags_are_an_option_of_mining(tmp_path: Path) -> None:
     (tmp_path / "day.log").write_text("\n".join(lines) + "\n", encoding="utf-8")
     texts = {}
     for tags in (False, True):
-        outcome = mine_chatlogs(ChatlogConfig(source=str(tmp_path / "day.log"), out=tmp_path / "r", tags=tags))
+        outcome = mine_chatlogs(ChatlogConfig(source=str(tmp_path / "day.log"), out=tmp_path / f"r{tags}", tags=tags))
         texts[tags] = [turn.text for dialogue in read_parquet(outcome.dialogues) for turn in dialogue.turns]
     assert texts[False] == ["anyone knows http://x.org/y ?", "ask carlo, or look into /var/log/syslog", "thanks"]
     assert texts[True] == ["anyone knows __url__ ?", "ask __user__, or look into __path__", "thanks"]

@@ -104,7 +104,7 @@ def is_mined(folder: Path) -> bool:
 
 def shards(folder: Path, kind: str = PAIRS) -> list[Path]:
     """The shards of a mined corpus, in order."""
-    files = sorted((folder / kind).glob("*.parquet"))
+    files = sorted(file for file in (folder / kind).glob("*.parquet") if file.stem.isdigit())  # others are not ours
     if not files:
         raise DataError(f"No mined {kind} in {folder}.", hint="Create them with `tertulia corpus mine`.")
     return files
