@@ -56,7 +56,7 @@ class LikelihoodCache:
 
     def _write_newer_half(self, new: Mapping[bytes, tuple[float, int]]) -> None:
         """Drop the older records, of which other processes may have added some."""
-        records = _read(self.file.read_bytes()) | new
+        records = {**_read(self.file.read_bytes()), **new}
         self._records = dict(islice(records.items(), max(0, len(records) - self.max_records // 2), None))
         with atomic_write(self.file) as unfinished:
             unfinished.write_bytes(_written(self._records))
