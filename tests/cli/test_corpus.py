@@ -163,7 +163,7 @@ def test_invalid_files_are_rejected_without_a_traceback(
         result = tertulia("corpus", command, file, "--json")
         assert result.code in (0, 1)
         if result.code:
-            assert result.err.startswith("Error: ")
+            assert json.loads(result.err)["error"]["message"]
         else:
             assert "Skipped 1 damaged line" in result.stderr
 

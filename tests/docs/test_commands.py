@@ -36,6 +36,8 @@ def problem(line: CommandLine) -> str | None:
     command, path, rest = TREE, ["tertulia"], words(line)
     while rest and hasattr(command, "commands"):
         name = rest.pop(0)
+        if name in ("--help", "-h"):
+            return None
         if name not in command.commands:
             return f"there is no {' '.join([*path, name])}"
         command, path = command.commands[name], [*path, name]
