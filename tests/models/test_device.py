@@ -53,7 +53,7 @@ def test_every_recipe_and_bot_with_a_neural_model_takes_a_device() -> None:
     from tertulia.talk.registry import BOTS
     from tertulia.train.registry import RECIPES
 
-    without_torch = {"disentangler"}, {"generic", "human", "openai", "tfidf"}
+    without_torch = {"disentangler"}, {"blend", "generic", "human", "openai", "tfidf"}
     recipes = {name for name in RECIPES if "device" not in RECIPES.get(name).config.model_fields}
     bots = {row.name for row in BOTS.rows() if "device" not in BOTS.get(row.name).Options.model_fields}
     assert (recipes, bots) == without_torch

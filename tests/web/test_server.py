@@ -264,7 +264,7 @@ def test_a_server_without_any_bot_stops_and_says_why(tmp_path: Path) -> None:
     config = ServeConfig(bots=(f"tfidf:{tmp_path / 'nofile.jsonl'}",), port=0, db=f"sqlite:///{tmp_path / 'chat.db'}")
     command = [sys.executable, "-m", "tertulia", "serve", *config.bots, "--port", "0", "--db", config.db]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 1
+    assert ended.returncode == 2
     assert "nofile.jsonl" in ended.stderr
     assert "Traceback" not in ended.stderr
 
