@@ -70,12 +70,14 @@ def interrupted_once(pattern: str) -> Iterator[None]:
 
     over = threading.Event()
     watch = threading.Thread(target=press)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     watch.start()
     try:
         yield
     finally:
         over.set()
         watch.join()
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_full_disk_is_an_error_that_names_the_file_and_leaves_nothing_half(tertulia: Tertulia) -> None:
