@@ -28,8 +28,10 @@ class Page(HTMLParser):
         self.addresses += [value for name, value in attrs if name in ("src", "href", "xlink:href") and value]
 
 
-def test_the_demo_end_to_end(process: Tertulia, tmp_path: Path) -> None:
-    result = process("demo", "--no-serve", "--json", "--conversations", 1, "--turns", 3, "--seed", 1)
+def test_the_demo_end_to_end(tertulia: Tertulia, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process; tests/docs/test_package.py runs it as one of its own."""
+    monkeypatch.chdir(tmp_path)
+    result = tertulia("demo", "--no-serve", "--json", "--conversations", 1, "--turns", 3, "--seed", 1)
     assert result.code == 0, result.err
     figures = json.loads(result.out)
     tfidf, generic = (figure for figure in figures["ranking"] if figure["metric"] == "hits@1")

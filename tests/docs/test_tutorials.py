@@ -1,13 +1,14 @@
 """The tutorials, walked: their files are written, their commands run in an empty folder, their outputs compared.
 
-A block with a title is a file. `sh` blocks are run by a shell, `console` blocks one command at a time (what follows
-`you: ` is typed), `python` blocks in this process. A `text` block says what the block before it prints: its lines
-occur in the output, in this order, and `...` stands for anything. `<!-- not run: WHY -->` before a block leaves it
-out.
+A block with a title is a file. `sh` blocks are run by a shell, except for those that only call `tertulia`: these and
+`python` blocks run in this process, which has imported everything already. `console` blocks are run one command at a
+time by a shell (what follows `you: ` is typed). A `text` block says what the block before it prints: its lines occur in
+the output, in this order, and `...` stands for anything. `<!-- not run: WHY -->` before a block leaves it out.
 """
 
 import os
 import re
+import shlex
 import stat
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from pathlib import Path
 
 import pytest
 from tests.docs.markdown import ROOT, Block, blocks
+
+from tertulia.cli.main import run
 
 TUTORIALS = sorted(p for p in (ROOT / "docs/tutorials").glob("*.md") if p.name != "index.md")
 
@@ -57,6 +60,22 @@ def shell(script: str, folder: Path, typed: str = "") -> str:
     return done.stdout
 
 
+def calls_of(script: str) -> list[list[str]] | None:
+    """The arguments of each `tertulia` that a script calls, or None if it needs a shell."""
+    lines = re.sub(r"\\\n\s*", " ", script).splitlines()
+    if any(not line.startswith("tertulia ") or re.search(r"[|&;<>$`*~]", line) for line in lines):
+        return None
+    return [shlex.split(line, comments=True)[1:] for line in lines]
+
+
+def called(arguments: list[str]) -> str:
+    """What the command prints, in this process."""
+    with redirect_stdout(StringIO()) as printed, pytest.raises(SystemExit) as ended:
+        run(arguments)
+    assert not ended.value.code, f"tertulia {shlex.join(arguments)}\nended with {ended.value.code}"
+    return printed.getvalue()
+
+
 def run_console(text: str, folder: Path) -> None:
     """Commands after `$ `, typed lines after `you: `, everything else is output."""
     for session in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
@@ -75,7 +94,8 @@ def run_block(block: Block, folder: Path, namespace: dict[str, object]) -> str:
         path.write_text(block.text, encoding="utf-8")
         return ""
     if block.language == "sh":
-        return shell(block.text, folder)
+        calls = calls_of(block.text)
+        return shell(block.text, folder) if calls is None else "".join(map(called, calls))
     if block.language == "python":
         with redirect_stdout(StringIO()) as printed:
             exec(compile(block.text, f"line {block.line}", "exec"), namespace)
@@ -114,6 +134,12 @@ def test_the_tutorial_works(page: Path, folder: Path) -> None:
         output = run_block(block, folder, namespace)
         ran += not block.title
     assert ran >= 2, "a tutorial is a walk of several steps"
+
+
+def test_only_plain_calls_do_without_a_shell() -> None:
+    assert calls_of("tertulia corpus stats \\\n  'my file' # why\n") == [["corpus", "stats", "my file"]]
+    assert calls_of("tertulia bots | head\n") is None
+    assert calls_of("cd x\ntertulia bots\n") is None
 
 
 def test_an_expectation_can_fail() -> None:
