@@ -7,8 +7,8 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check -q
 # A pip older than 23.1 cannot build this package; the one that comes with Python 3.11 can be that old.
 NEW_PIP := 'pip>=23.1'
 
-.PHONY: help demo test test-capabilities capability-avx2 capability-default check static format lint types imports docs \
-  clean constraints
+.PHONY: help demo test test-capabilities capability-avx2 capability-default check beside static format lint types \
+  imports docs clean constraints
 
 help:
 	@echo "make demo    install and run the main job on the sample (ARGS=--no-serve ends without the page)"
@@ -38,15 +38,16 @@ capability-default:
 
 # What needs one core for minutes runs beside the tests, which often wait. It is shown when it fails, and at the end.
 check: lint
-	@rm -f $(VENV)/static.log
-	@($(MAKE) --no-print-directory -k static > $(VENV)/static.log 2>&1 || { cat $(VENV)/static.log; exit 1; }) & static=$$!; \
+	@rm -f $(VENV)/beside.log
+	@($(MAKE) --no-print-directory -k beside > $(VENV)/beside.log 2>&1 || { cat $(VENV)/beside.log; exit 1; }) & beside=$$!; \
 	$(MAKE) --no-print-directory test; tests=$$?; \
-	wait $$static; checked=$$?; \
-	echo "types, imports, docs:"; cat $(VENV)/static.log; \
-	test $$checked = 0 || echo "FAILED: types, imports or docs (above)"; \
+	wait $$beside; checked=$$?; \
+	echo "types, imports, docs, capabilities:"; cat $(VENV)/beside.log; \
+	test $$checked = 0 || echo "FAILED: types, imports, docs or capabilities (above)"; \
 	test $$tests = 0 || echo "FAILED: tests (further above)"; \
 	test $$tests = 0 && test $$checked = 0
-	@$(MAKE) --no-print-directory test-capabilities
+
+beside: static capability-avx2 capability-default
 
 static: types imports docs
 
