@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI, Request
 
@@ -86,10 +87,18 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 def _fix_openapi(app: FastAPI) -> None:
-    """Build the schema once. FastAPI documents its own 422 for every body, but /v1 answers 400 instead."""
-    schema = app.openapi()
-    for path, operations in schema["paths"].items():
-        for operation in operations.values() if path.startswith("/v1/") else ():
-            operation["responses"].pop("422", None)
-    unused = ("HTTPValidationError", "ValidationError")
-    schema["components"]["schemas"] = {k: v for k, v in schema["components"]["schemas"].items() if k not in unused}
+    """Build the schema when it is asked for, once. FastAPI documents its own 422 for every body; /v1 answers 400."""
+    build = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            schema = build()
+            for path, operations in schema["paths"].items():
+                for operation in operations.values() if path.startswith("/v1/") else ():
+                    operation["responses"].pop("422", None)
+            unused = ("HTTPValidationError", "ValidationError")
+            schemas = schema["components"]["schemas"]
+            schema["components"]["schemas"] = {k: v for k, v in schemas.items() if k not in unused}
+        return app.openapi_schema or {}
+
+    app.openapi = openapi  # type: ignore[method-assign]

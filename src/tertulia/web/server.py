@@ -84,6 +84,7 @@ def run(
         config = _with_setup_link(config, database, on_setup)
         if config.workers == 1:
             app = create_app(lazy_bots(config.bots), database, personas=personas, config=config)
+            app.openapi()  # and all routes: the first visitor would wait for them
             _run_server(_Server(app, config.host, listening, ready, owns_process=True), listening)
             return
         ConversationStore(database).stop_abandoned()  # here, because a process must not stop the replies of another
@@ -115,6 +116,7 @@ class _ServerProcess:
         with TimedDatabase.open(config.db) as database:
             bots = lazy_bots(config.bots)
             app = create_app(bots, database, personas=self.personas, config=config, stops_abandoned=False)
+            app.openapi()  # as above
             server = _Server(app, config.host, listening, lambda _: on_ready(), owns_process=True)
             _run_server(server, listening)
 
