@@ -4,9 +4,9 @@
 
 The repository's last commit is cloned into an empty folder. Then everything that docs/tutorials/first-hour.md says is
 done as it stands there, by a shell, with the environment that its first step makes: installation, the demo, chatting
-(what it says to type is typed, and two messages to the language model), judging, self-play, Python, and the server, which
-is asked for its page and for a reply and is stopped by Ctrl-C. What is printed must end without an error; that it is also
-what the page says is checked by tests/docs/test_tutorials.py.
+(what it says to type is typed, and two messages to the language model), judging, self-play, Python, and the server,
+which is asked for its page and for a reply and is stopped by Ctrl-C. No command may fail; that they print what the page
+says is checked by tests/docs/test_tutorials.py.
 """
 
 import argparse
