@@ -103,6 +103,6 @@ class TestPackage:
         client.write_text(text + "\nwrong: int = make_bot('generic').spec\n", encoding="utf-8")
         mypy = (sys.executable, "-m", "mypy", "--strict", "--python-executable", installed.bin / "python")
         quiet = ("--follow-imports=silent", "--cache-dir", installed.folder / "cache", "--no-error-summary")
-        with pytest.raises(AssertionError, match="Incompatible types in assignment") as found:
+        with pytest.raises(AssertionError, match="Incompatible types in assignment") as refused:
             call(*mypy, *quiet, client, folder=installed.folder)
-        assert str(found.value).count(": error:") == 1, "the last line alone is wrong"
+        assert str(refused.value).count(": error:") == 1, "the last line alone is wrong"
