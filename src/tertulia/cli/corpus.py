@@ -8,12 +8,13 @@ from rich.text import Text
 
 from tertulia.cli.command import AsJson, command
 from tertulia.cli.ending import prepare_outputs
-from tertulia.cli.output import Bars, err, out, plural, print_json, print_problems, print_table
+from tertulia.cli.output import Bars, err, out, print_json, print_problems, print_table
 from tertulia.cli.show import show_dialogue, show_exchange, show_sample
 from tertulia.core.codec import Problems, dialogue_to_json, exchange_to_json
 from tertulia.core.dialogue import Dialogue, Exchange, Json
 from tertulia.core.errors import keeping
 from tertulia.core.registry import Row
+from tertulia.core.text import plural
 from tertulia.corpus.catalog import CATALOG, RECORD, GetConfig, get_dataset
 from tertulia.corpus.config import ReadConfig, ShowConfig
 from tertulia.corpus.convert import ConvertConfig, convert_corpus

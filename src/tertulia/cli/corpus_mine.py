@@ -8,8 +8,9 @@ from typing import Any
 from tertulia.artefacts.folders import open_folder
 from tertulia.artefacts.stores import is_url
 from tertulia.cli.command import Given, command
-from tertulia.cli.output import Bars, out, plural, print_json, print_problems, print_table
+from tertulia.cli.output import Bars, out, print_json, print_problems, print_table
 from tertulia.core.errors import DataError, UsageError, keeping
+from tertulia.core.text import plural
 from tertulia.corpus.chatlogs.mine import ChatlogConfig, ChatlogOutcome, mine_chatlogs, preview_chatlogs
 from tertulia.corpus.erase import EraseConfig, Erased, Verification, preview_erasure
 from tertulia.corpus.erase import erase as erase_messages
@@ -154,8 +155,10 @@ def _print_erased(erased: Erased) -> None:
     for folder in erased.folders:
         out.print(f"Removed {folder}", markup=False)
     verification = erased.verification
-    left = f"{len(verification.traces)} traces left in them, {len(verification.near)} near matches to decide on"
-    out.print(f"Searched {verification.rows} records in {verification.files} files once more: {left}.", markup=False)
+    near = plural(len(verification.near), "near match", "near matches")
+    left = f"{plural(len(verification.traces), 'trace')} left in them, {near} to decide on"
+    searched = f"{plural(verification.rows, 'record')} in {plural(verification.files, 'file')}"
+    out.print(f"Searched {searched} once more: {left}.", markup=False)
     _print_list("Traces left", verification.traces)
     _print_list(
         "To decide on (--near mask, remove or keep)", [f"{n.where}: {n.kind}: {n.text}" for n in verification.near]
@@ -185,12 +188,12 @@ def _raise_if_left(verification: Verification) -> None:
         )
     if verification.near:
         raise DataError(
-            f"{len(verification.near)} near matches wait for a decision.",
+            f"To be decided on: {plural(len(verification.near), 'near match', 'near matches')}.",
             hint=f"Erase again with --near mask, --near remove or --near keep. {_UNTIL_THEN}",
         )
     if verification.derived:
         raise DataError(
-            f"{len(verification.derived)} folders were made from erased data: "
+            f"Made from erased data: {plural(len(verification.derived), 'folder')}, "
             f"{', '.join(derived.path for derived in verification.derived[:5])}",
             hint="Make them again from the data as it is now, or erase again with --remove-derived.",
         )

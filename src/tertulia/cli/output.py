@@ -33,7 +33,7 @@ from rich.text import Text
 from tertulia.cli.verbosity import verbosity
 from tertulia.core.codec import Problems
 from tertulia.core.progress import Pace, duration
-from tertulia.core.text import visible
+from tertulia.core.text import plural, visible
 
 
 class SafeConsole(Console):
@@ -112,15 +112,6 @@ def cell_text(value: object) -> str:
     """
     undefined = value is None or (isinstance(value, float) and value != value)
     return MISSING if undefined else str(value)
-
-
-def plural(count: int, noun: str, several: str = "") -> str:
-    """A count with its noun.
-
-    >>> plural(1, "dialogue"), plural(2, "dialogue"), plural(0, "reply", "replies"), plural(1200, "turn")
-    ('1 dialogue', '2 dialogues', '0 replies', '1200 turns')
-    """
-    return f"{count} {noun if count == 1 else several or f'{noun}s'}"
 
 
 def table_parts(head: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[list[int]]:

@@ -11,6 +11,7 @@ from tertulia.artefacts.outputs import Force, Output
 from tertulia.core.config import Cli, Config
 from tertulia.core.errors import UnknownName
 from tertulia.core.estimate import Estimate
+from tertulia.core.text import plural
 from tertulia.judge.contamination import contamination_warnings
 from tertulia.judge.document import Document
 from tertulia.judge.inspect_log import is_log, read_log
@@ -69,7 +70,8 @@ def compare_runs(config: ReportConfig) -> RunReport:
     single = len(runs) == 1
     document = Document(
         title=TITLES.get(runs[0].verb, f"judge {runs[0].verb}") if single else "Judged runs compared",
-        lead=f"{len(runs)} runs, {len(subjects)} subjects; 95 % intervals, bootstrap over clusters.",
+        lead=f"{plural(len(runs), 'run')}, {plural(len(subjects), 'subject')}; 95 % intervals, bootstrap over"
+        " clusters.",
         sections=(
             figure_table(scores, figures),
             replace(pairs, notes=(*pairs.notes, *notes)),
