@@ -1,6 +1,7 @@
 """`tertulia corpus mine` and `erase`: extract dialogues from message trees and chat logs, and erase people again."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -129,19 +130,24 @@ def _preview_erasure(settings: EraseConfig, as_json: bool) -> None:
         print_json({"dry_run": True} | _verification_json(preview))
         return
     for title, lines in (
-        ("Would be removed or masked", preview.traces),
-        (f"Near matches ({settings.near})", [f"{near.where}: {near.kind}" for near in preview.near]),
+        ("Would be removed or masked", _counted(preview.traces)),
+        (f"Near matches ({settings.near})", _counted(f"{near.where}: {near.kind}" for near in preview.near)),
         ("Made from this corpus", [f"{one.path}: {one.why}" for one in preview.derived]),
         ("Not searched", preview.unsearched),
     ):
         if lines:
-            out.print(f"{title}: {len(lines)}", markup=False)
+            out.print(f"{title}:", markup=False)
             for line in lines[:_MAX_LISTED]:
                 out.print(f"  {line}", markup=False)
             if len(lines) > _MAX_LISTED:
                 out.print(f"  ... and {len(lines) - _MAX_LISTED} more", markup=False)
     searched = f"{plural(preview.rows, 'record')} in {plural(preview.files, 'file')}"
     out.print(f"Searched {searched}. Nothing was written.", markup=False)
+
+
+def _counted(lines: Iterable[str]) -> list[str]:
+    """Lines that are the same become one, with their number."""
+    return [line if count == 1 else f"{line} ({count} times)" for line, count in Counter(lines).items()]
 
 
 def _verification_json(verification: Verification) -> dict[str, object]:

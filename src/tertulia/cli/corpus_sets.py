@@ -39,7 +39,8 @@ def split(settings: SplitConfig, *, as_json: bool) -> None:
     else:
         rows = [(n, count, outcome.near_duplicates.get(n, "")) for n, count in outcome.counts.items()]
         print_table(("split", "dialogues", "near-duplicates of train"), rows)
-        out.print(f"{outcome.shared_authors} speakers are in more than one split. Wrote to {settings.out}")
+        shared = plural(outcome.shared_authors, "speaker")
+        out.print(f"In more than one split: {shared}. Wrote to {settings.out}", markup=False)
     print_problems(outcome.problems)
 
 

@@ -348,7 +348,8 @@ def plan(settings: PlanConfig, *, as_json: bool) -> None:
         f"cost, {config.pay.currency}",
     )
     print_table(head, rows)
-    out.print("-: no number of conversations is enough, or fewer raters than ratings.", markup=False)
+    if any(row[2] == "-" for row in rows):
+        out.print("-: no number of conversations is enough, or fewer raters than ratings.", markup=False)
 
 
 def _plan(
