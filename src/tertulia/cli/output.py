@@ -218,8 +218,8 @@ def _bar_columns(width: int) -> list[ProgressColumn]:
     bar: list[ProgressColumn] = [BarColumn(bar_width=24)] if wide else []
     times: list[ProgressColumn] = [TimeElapsedColumn()] if wide else []
     note: list[ProgressColumn] = [text("{task.fields[note]}", max_width=max(8, free // 2))] if has_note else []
-    left = text("{task.fields[left]}")
-    return [SpinnerColumn(finished_text="[green]✓"), title, *bar, CountColumn(), *times, left, *note]
+    left: list[ProgressColumn] = [text("{task.fields[left]}")] if width >= 30 else []
+    return [SpinnerColumn(finished_text="[green]✓"), title, *bar, CountColumn(), *times, *left, *note]
 
 
 class Bars(AbstractContextManager["Bars"]):
