@@ -3,7 +3,7 @@
     python docs/cli_pictures.py             # all of them, or some: python docs/cli_pictures.py rank chat
 
 Each is what a real command printed on a terminal of its own, in an empty folder, on the bundled sample. Nothing is
-edited. A picture of a command that takes long may stop before its end, as somebody who watches would see it.
+edited.
 """
 
 import argparse
@@ -79,15 +79,13 @@ class Picture:
     """A page of the docs whose titled blocks are written to the folder first."""
     typed: tuple[str, ...] = ()
     """Lines to type, each as soon as the prompt is there."""
-    until: str = ""
-    """The picture is taken when this is shown; without it, at the end."""
 
 
 PICTURES = {
     "help": Picture("tertulia --help"),
     "stats": Picture("tertulia corpus stats sample"),
     "rank": Picture("tertulia judge rank tfidf generic"),
-    "train": Picture("tertulia train train.toml", files="tutorials/finetune-and-prefer.md", until=r"[2-9]\d/\d\d\d?"),
+    "train": Picture("tertulia train starspace --out run/mine"),
     "study": Picture(
         "tertulia study simulate study.toml --raters 6 --seed 1 --quality retrieval=0.75 --quality floor=0.3",
         files="tutorials/study.md",
@@ -169,12 +167,8 @@ def _run(picture: Picture, folder: str) -> str:
         screen.feed(data)
         if waiting and _plain(screen.lines[screen.row]).endswith("you: "):
             os.write(ours, f"{waiting.pop(0)}\n".encode())
-        if picture.until and re.search(picture.until, _plain(str(screen))):
-            process.terminate()
-            break
-    os.close(ours)
-    code = process.wait(timeout=60)
-    if code and not picture.until:
+    os.close(ours)  # which also ends a command that is not done in time
+    if code := process.wait(timeout=60):
         raise SystemExit(f"{picture.command} ended with {code}:\n{screen}")
     return str(screen)
 
@@ -196,7 +190,7 @@ def _plain(text: str) -> str:
 def save_picture(name: str, picture: Picture, shown: str) -> Path:
     """Draw what is shown below the command."""
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
-    console.print(Text.assemble(("$ ", "bold green"), (picture.command, "bold")), highlight=False, soft_wrap=True)
+    console.print(Text.assemble(("$ ", "bold green"), (picture.command, "bold")), highlight=False)
     console.print(Text.from_ansi(shown), highlight=False)
     file = FOLDER / f"{name}.svg"
     svg = console.export_svg(title="", theme=THEME, code_format=SVG, unique_id=name, font_aspect_ratio=0.61)

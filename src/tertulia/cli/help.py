@@ -37,7 +37,8 @@ class PlainCommand(TyperCommand):
     def shown_help(self, ctx: Any) -> CommandHelp:
         """What the help says."""
         parameters = self.get_params(ctx)
-        arguments = [(str(p.metavar), p.help or "") for p in parameters if p.param_type_name == "argument"]
+        given = [parameter for parameter in parameters if parameter.param_type_name == "argument"]
+        arguments = [(str(argument.metavar), str(getattr(argument, "help", None) or "")) for argument in given]
         options = [p.get_help_record(ctx) for p in parameters if p.param_type_name == "option"]
         usage = [self.options_metavar or "", *(metavar for metavar, _ in arguments)]
         return CommandHelp(self.help or "", usage, arguments, [row for row in options if row])

@@ -249,9 +249,9 @@ def people_set(labels: Sequence[PersonLabel]) -> LabelledSet:
             responses.append(LabelledResponse(unit, content_id(given.evidence), given, most[0], supported, most[0]))
     tied = len(by_unit) - len(responses)
     raters = len({one.rater for one in labels})
-    given = (
+    extent = (
         f"{plural(len(labels), 'label')} by {plural(raters, 'person', 'people')} of {plural(len(by_unit), 'response')}"
     )
-    notes = [f"{given}; the label of most is the true one."]
+    notes = [f"{extent}; the label of most is the true one."]
     notes += [f"No majority, and so no true label: {plural(tied, 'response')}." for _ in range(tied > 0)]
     return LabelledSet(tuple(responses), notes=tuple(notes), people=tuple(labels))
