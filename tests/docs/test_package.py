@@ -106,6 +106,6 @@ class TestPackage:
         assert call(*mypy, *quiet, client, folder=installed.folder) == ""
         added = "wrong: int = make_bot('generic').spec\nother = Pay(per_hour='much')\n"
         client.write_text(f"{text}\n{added}", encoding="utf-8")
-        found = r"(?s)Incompatible types in assignment.*Argument \"per_hour\" to \"Pay\" has incompatible type"
-        with pytest.raises(AssertionError, match=found):
+        message = r"(?s)Incompatible types in assignment.*Argument \"per_hour\" to \"Pay\" has incompatible type"
+        with pytest.raises(AssertionError, match=message):
             call(*mypy, *quiet, client, folder=installed.folder)

@@ -131,7 +131,7 @@ def _split(config: GroundingConfig, problems: Problems | None) -> LabelledSet | 
         return LabelledSet(responses, frozenset(readers), notes)
     if bare and not (dialogues or unlabelled):
         raise DataError(
-            f"None of the labelled responses ({bare}) in {', '.join(config.files)} has evidence.",
+            f"None of the {bare} labelled responses in {', '.join(config.files)} has evidence.",
             hint="Each needs `evidence`, the passages that its label refers to.",
         )
     return reply_set(dialogues, unlabelled, by=config.by, speaker=config.speaker)
