@@ -9,7 +9,8 @@
    rules and by the judge, which must be another model than the filter's. `--show` prints some to read.
    A classifier that is asked about every sentence and every premise errs often. So thresholds are chosen on replies of
    people in the training split (`--train-n`): the judge blames `JUDGE_ERROR` of these, the filter's model drops
-   `FILTER_ERROR`. The row of people says what they blame of people's replies in the validation split.
+   `FILTER_ERROR`. The row of people says what they blame of people's replies in the validation split; what is left of
+   a bot's contradictions is printed as it is, and less that error, before and after.
 3. Cost: hits@1 among 20 replies of people, without the filter and with it choosing among the same ranked replies; how
    often it drops what a person said; CPU seconds per reply.
 
@@ -49,6 +50,7 @@ from tertulia.talk.filters.base import Filter, apply_filters, choose, make_filte
 from tertulia.talk.spec import make_bot
 
 PARTNER, BOT = "partner", "bot"
+PEOPLE = "people"
 JUDGE_ERROR, FILTER_ERROR = 0.05, 0.03
 """Shares of people's own replies, in the training split, that the judge may blame and the filter's model may drop."""
 SLOW = 60
@@ -199,8 +201,9 @@ def threshold_for(judge: ConsistencyClassifier, claims: Sequence[Claim], share: 
     return min(0.999, max(0.5, np.ceil(limit * 1000) / 1000))
 
 
-def interval(values: np.ndarray, clusters: Sequence[str]) -> tuple[float, str]:
-    (one,) = bootstrap_means(values.reshape(-1, 1).astype(float), clusters, seed=0)
+def interval(values: np.ndarray, clusters: Sequence[str], low: float = 0.0) -> tuple[float, str]:
+    """The mean of values between `low` and 1, with its interval."""
+    (one,) = bootstrap_means(values.reshape(-1, 1).astype(float), clusters, bounds=[(low, 1.0)], seed=0)
     return one.value, f"{one.value:.3f} [{one.low:.3f}, {one.high:.3f}]"
 
 
@@ -278,6 +281,7 @@ def judge_bot(
     replies = {"off": chosen(drawn, own, ())} | {name: chosen(drawn, own, on) for name, on in filters.items()}
     without: dict[str, np.ndarray] = {}
     people = [" ".join(question.persona.sentences) for question in own]
+    errors = {judge: figures.get(f"{PEOPLE}, {judge} contradicts", 0.0) for judge in judges}
     for state, given in replies.items():
         said = [Claim(one.text, q.persona.sentences, q.text) for one, q in zip(given, own, strict=True)]
         name = f"{Path(spec.partition('?')[0]).name}, filter {state}"
@@ -286,13 +290,21 @@ def judge_bot(
         without = without or contradicting
         for judge, now in contradicting.items():
             if state != "off" and without[judge].any():
-                left = now.mean() / without[judge].mean()
-                low, high = ratio_interval(now, without[judge], people)
-                print(f"{'':<44}{judge:<16} left of those without: {left:.3f} [{low:.3f}, {high:.3f}], n = {len(now)}")
-                figures[f"{name}, {judge} left"] = float(left)
+                figures[f"{name}, {judge} left"] = left(now, without[judge], people, judge)
+                if error := errors[judge]:  # blamed of people's own replies: not all that is left is the bot's
+                    net = left(now - error, without[judge] - error, people, f"{judge}, less {error:.3f}")
+                    figures[f"{name}, {judge} left, less its error"] = net
     for i, question in enumerate(own[:show]):
         print(f"  {question.text}  ({question.sentence})")
         print("\n".join(f"    {state + ':':<16}{given[i].text}" for state, given in replies.items()))
+
+
+def left(now: np.ndarray, without: np.ndarray, people: Sequence[str], judge: str) -> float:
+    """What is left of the contradictions; prints it."""
+    share = float(now.mean() / without.mean())
+    low, high = ratio_interval(now, without, people)
+    print(f"{'':<44}{judge:<28} left of those without: {share:.3f} [{low:.3f}, {high:.3f}], n = {len(now)}")
+    return share
 
 
 def ratio_interval(top: np.ndarray, bottom: np.ndarray, clusters: Sequence[str]) -> tuple[float, float]:
@@ -335,7 +347,7 @@ def judge_ranking(
     before, shown = interval(np.array(plain_hits), clusters)
     after, shown_on = interval(np.array(hits), clusters)
     lost, shown_lost = interval(np.array(dropped), clusters)
-    difference, shown_difference = interval(np.array(hits, float) - np.array(plain_hits, float), clusters)
+    difference, shown_difference = interval(np.array(hits, float) - np.array(plain_hits, float), clusters, -1.0)
     print(
         f"{bot.spec}, {name}: hits@1 {shown}, filtered {shown_on}, difference {shown_difference};"
         f" true replies dropped {shown_lost}"
@@ -409,7 +421,7 @@ def main() -> None:
         judge_classifiers(models, labelled_sets(args, dialogues), figures)
     print(f"thresholds: { {name: value for name, value in figures.items() if 'threshold' in name} }")
     print(f"\n{'':<44}{'judge':<16}{'contradicts':>24}{'uses persona':>24}{'CPU s':>9}")
-    judge_replies("people", of_people(dialogues, args.people_n), 0.0, judges, figures)
+    judge_replies(PEOPLE, of_people(dialogues, args.people_n), 0.0, judges, figures)
     for spec in args.bot:
         bot = make_bot(with_option(spec, f"candidates={CANDIDATES}"))
         judge_bot(spec, questions, draw(spec, bot, questions, args.replies), filters, judges, figures, args.show)

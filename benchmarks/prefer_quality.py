@@ -192,7 +192,7 @@ def main() -> None:
     parser.add_argument("--noise", type=float, default=0.3)
     parser.add_argument("--losses", nargs="+", default=["dpo"], choices=LOSSES)
     parser.add_argument("--beta", type=float, default=0.1)
-    parser.add_argument("--learning-rate", type=float, default=3e-4)
+    parser.add_argument("--learning-rate", type=float, default=1e-4)
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--precision", default="auto")
     parser.add_argument("--seed", type=int, default=0)

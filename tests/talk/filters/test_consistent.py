@@ -150,6 +150,16 @@ def test_a_model_is_asked_about_related_pairs_of_the_best_candidates_that_the_ru
     assert {premise for premise, _ in model.asked} == {"i am a nurse."}
 
 
+def test_if_nothing_is_left_a_models_doubt_weighs_less_than_a_rule() -> None:
+    filter_ = with_model(Sceptic("office", doubted="desk"), model_threshold=0.55)
+    texts = ["i am in sales .", "just office work .", "just desk work .", "i am a plumber ."]
+    filtered = apply_filters([filter_], ask("what do you do for a living ?"), [Candidate(text) for text in texts])
+    assert all(one.candidate.dropped for one in filtered)
+    choice = choose(filtered, fallback="")
+    assert choice.text == "just desk work ."  # the model is least sure of it
+    assert (choice.note or "").startswith("every candidate was dropped")
+
+
 def test_a_model_ranks_what_the_rules_do_not_understand() -> None:
     model = Sceptic("office", doubted="clinics", entailed="patients")
     filters = (with_model(model),)

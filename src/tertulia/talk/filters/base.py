@@ -10,7 +10,7 @@ dropped, the one with the lightest reasons is used; if none may be used at all, 
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
 from tertulia.core.named import make_named
 from tertulia.core.registry import Registry
@@ -35,6 +35,23 @@ FILTERS.add("safety", f"{_SAFETY}:Safety", "drops slurs, threats and encourageme
 FILTERS.add(
     "grounded", "tertulia.talk.filters.grounded:GroundedFilter", "drops replies that the evidence does not support"
 )
+
+
+class Doubt(str):
+    """A reason that its filter is not sure of: it weighs a share of what the filter's other reasons do.
+
+    >>> Doubt("perhaps wrong", 0.25).share
+    0.25
+    """
+
+    __slots__ = ("share",)
+    share: float
+
+    def __new__(cls, reason: str, share: float) -> Self:
+        """The reason, with its share of the filter's weight."""
+        one = super().__new__(cls, reason)
+        one.share = share
+        return one
 
 
 class Filter(Protocol):
@@ -111,7 +128,7 @@ def apply_filters(filters: Sequence[Filter], ask: Ask, candidates: Sequence[Cand
         for index, reason in enumerate(verdicts):
             if reason is not None:
                 reasons[index].append(reason)
-                weights[index] += one.weight
+                weights[index] += one.weight * (reason.share if isinstance(reason, Doubt) else 1)
     return [
         FilteredCandidate(replace(candidate, dropped="; ".join(its_reasons) or None), weight, bonus)
         for candidate, its_reasons, weight, bonus in zip(candidates, reasons, weights, bonuses, strict=True)

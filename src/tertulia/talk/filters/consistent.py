@@ -7,7 +7,8 @@ Without a persona and earlier turns there is nothing to contradict.
 
 A trained model of natural language inference sees more and takes milliseconds for each pair of sentences. It is asked
 about pairs that may bear on each other and that the rules cannot decide, and about the best candidates that the rules
-keep: it stops when enough of them have passed. Where the partner asks for something that the persona tells, it also
+keep: it stops when enough of them have passed. Its reasons weigh less than those of the rules, which are right nearly
+always: if every candidate is dropped, the one that it doubts least is used. Where the partner asks for something that the persona tells, it also
 helps to rank the best ones: what is rather contradicting than not comes after the others of its rank, and if nothing
 tells what is asked for by the rules, what the model finds entailed does.
 """
@@ -30,6 +31,7 @@ from tertulia.core.facts import facts
 from tertulia.core.reply import Ask
 from tertulia.core.text import squash
 from tertulia.models.classifiers.consistency import RulesFirst, load_parts
+from tertulia.talk.filters.base import Doubt
 
 if TYPE_CHECKING:
     from tertulia.models.classifiers.consistency import ConsistencyParts
@@ -42,6 +44,8 @@ TELLS, SAFE, DOUBTFUL = 1.0, 0.5, -0.25
 """What candidates are preferred by: they tell what is asked for, they are safe, they are likely to contradict."""
 ENTAILED, DOUBTED = 0.8, 0.5
 """Probabilities of entailment and of contradiction from which a trained model ranks a candidate higher or lower."""
+MODEL_WEIGHT = 0.5
+"""Weight of a trained model's reason that it is certain of, where one of the rules has 1."""
 MAX_HISTORY = 30
 """Own statements of earlier turns that candidates are compared with, the last ones."""
 MAX_QUOTED = 80
@@ -92,8 +96,9 @@ class Consistent(Config):
         claims = self._claims(ask, texts)
         reasons = self._rules_reasons(claims)
         if self._parts.model is not None and any(claim.premises for claim in claims):
-            for i, reason in self._ask_model(claims, _best_first(reasons, self._rules_bonus(ask, texts))):
-                reasons[i] = reason
+            for i, verdict in self._ask_model(claims, _best_first(reasons, self._rules_bonus(ask, texts))):
+                reason = _reason(verdict)
+                reasons[i] = None if reason is None else Doubt(reason, verdict.probability * MODEL_WEIGHT)
         return reasons
 
     def _claims(self, ask: Ask, texts: Sequence[str]) -> list[Claim]:
@@ -113,8 +118,8 @@ class Consistent(Config):
             RulesFirst(model) if rules is not None else model, claims, threshold=threshold, related_only=True
         )
 
-    def _ask_model(self, claims: Sequence[Claim], order: Sequence[int]) -> Iterator[tuple[int, str | None]]:
-        """The model's reasons, in this order, until enough candidates have passed."""
+    def _ask_model(self, claims: Sequence[Claim], order: Sequence[int]) -> Iterator[tuple[int, ConsistencyVerdict]]:
+        """The model's verdicts, in this order, until enough candidates have passed."""
         passed = 0
         for start in range(0, len(order), AT_ONCE):
             if passed >= self.enough:
@@ -122,9 +127,8 @@ class Consistent(Config):
             part = order[start : start + AT_ONCE]
             verdicts = self._ask([claims[i] for i in part], self.model_threshold)
             for i, verdict in zip(part, verdicts, strict=True):
-                reason = _reason(verdict)
-                passed += reason is None
-                yield i, reason
+                passed += verdict.relation != "contradiction"
+                yield i, verdict
 
     def bonus(self, ask: Ask, texts: Sequence[str], /) -> list[float]:
         """Where the partner asks for what the persona knows: 1 for telling it, 0.5 for a safe answer, else 0.
