@@ -19,6 +19,7 @@ from tertulia.judge.runs import JudgedRun, load_run
 from tertulia.metrics.metric import Metric
 from tertulia.metrics.registry import METRICS
 from tertulia.study.config import Consent, Pay, StudyBot, StudyConfig
+from tertulia.study.localised import Localised
 from tertulia.talk.bot import Bot, RankingBot
 from tertulia.talk.bots.tfidf import TfidfOptions
 from tertulia.talk.selfplay.config import SelfplayConfig
@@ -67,12 +68,12 @@ def scores(bot: Bot, asks: list[Ask]) -> list[list[float]]:
 
 
 def configs(folder: Path) -> list[Config]:
-    consent = Consent(text="You may stop at any time.")
+    consent = Consent(text=Localised({"en": "You may stop at any time."}))
     study = StudyConfig(
-        title="Two bots",
+        title=Localised({"en": "Two bots"}),
         protocol="chat",
         bots=(StudyBot(name="ours", spec="tfidf"), StudyBot(name="floor", spec="generic")),
-        instructions="Talk.",
+        instructions=Localised({"en": "Talk."}),
         consent=consent,
         pay=Pay(per_hour=15),
     )
