@@ -8,7 +8,8 @@ Without a persona and earlier turns there is nothing to contradict.
 A trained model of natural language inference sees more and takes milliseconds for each pair of sentences. It is asked
 about pairs that may bear on each other and that the rules cannot decide, and about the best candidates that the rules
 keep: it stops when enough of them have passed. Its reasons weigh less than those of the rules, which are right nearly
-always: if every candidate is dropped, the one that it doubts least is used. Where the partner asks for something that the persona tells, it also
+always: if every candidate is dropped, the one that it doubts least is used. Where the partner asks for something that
+the persona tells, it also
 helps to rank the best ones: what is rather contradicting than not comes after the others of its rank, and if nothing
 tells what is asked for by the rules, what the model finds entailed does.
 """
