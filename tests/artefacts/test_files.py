@@ -15,9 +15,11 @@ from tertulia.artefacts.files import (
     open_text,
     read_json,
     remove_unfinished,
+    save_config,
     sha256_of,
     write_json,
 )
+from tertulia.core.config import Config, load_toml
 from tertulia.core.errors import DataError
 
 
@@ -32,6 +34,21 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
         file.write_text("new")
         assert path.read_text() == "old"
     assert (path.read_text(), list(tmp_path.iterdir())) == ("new", [path])
+
+
+class Pan(Config):
+    """A config."""
+
+    size: int = 28
+
+
+def test_a_config_replaces_the_old_file_and_does_not_write_into_it(tmp_path: Path) -> None:
+    path, old = tmp_path / "config.toml", tmp_path / "old.toml"
+    path.write_text("size = 20\n")
+    old.hardlink_to(path)
+    save_config(Pan(), path)
+    assert (load_toml(path), load_toml(old)) == ({"size": 28}, {"size": 20})
+    assert sorted(tmp_path.iterdir()) == [path, old]
 
 
 def test_what_a_killed_writer_leaves_can_be_removed(tmp_path: Path) -> None:

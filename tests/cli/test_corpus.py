@@ -258,7 +258,7 @@ def test_erase_removes_an_author_and_verifies_it(tertulia: Tertulia, tmp_path: P
     tertulia("corpus", "mine", "--out", tmp_path / "mined")
     author, other = sample.messages()[1].author, sample.messages()[2].id
     undecided = tertulia("corpus", "erase", tmp_path / "mined", "--author", author, "--id", other)
-    assert (undecided.code, "wait for a decision" in undecided.stderr) == (1, True)
+    assert (undecided.code, "To be decided on: " in undecided.stderr) == (1, True)
     assert "shared words" in undecided.out
     assert "Not searched:\n  the source (sample.jsonl): erase there, too" in undecided.out
     decided = tertulia("corpus", "erase", tmp_path / "mined", "--near", "mask", "--json")

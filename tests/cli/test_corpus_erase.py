@@ -141,7 +141,7 @@ def test_a_person_in_every_kind_of_place_is_gone_or_listed(tertulia: Tertulia, t
     masked = tertulia("corpus", "erase", corpus, "--near", "mask", "--derived", loose, "--json")
     report = json.loads(masked.out)
     assert masked.code == 1
-    assert "3 folders were made from erased data" in masked.stderr
+    assert "Made from erased data: 3 folders" in masked.stderr
     assert {Path(d["path"]).name for d in report["verification"]["derived"]} == {"run", "judged", "index"}
     assert (report["verification"]["traces"], report["verification"]["near"]) == ([], [])
     assert report["records"] > 0

@@ -17,6 +17,7 @@ from typer.main import get_command
 from tertulia.cli.command import help_of
 from tertulia.cli.commands import COMMANDS, Group, leaves
 from tertulia.cli.completion import NAMES
+from tertulia.cli.help import HELP_OPTIONS, copied_help
 from tertulia.cli.main import build
 from tertulia.core.describe import choices_of, default_of, describe
 from tertulia.core.registry import Row
@@ -24,7 +25,9 @@ from tertulia.talk.registry import BOTS
 from tertulia.train.registry import RECIPES
 
 Tertulia = Callable[..., Any]
-HEAVY = ("torch", "sklearn", "polars", "altair", "pandas", "scipy", "pyarrow", "fastapi", "sqlalchemy", "numpy")
+HEAVY = tuple(
+    "torch sklearn polars altair pandas scipy pyarrow fastapi sqlalchemy numpy transformers matplotlib".split()
+)
 
 
 def test_with_json_an_error_is_one_line_of_json_with_the_same_code(tertulia: Tertulia) -> None:
@@ -83,19 +86,36 @@ def groups() -> list[str]:
     return [name for name, entry in COMMANDS.items() if isinstance(entry, Group)]
 
 
-def test_help_of_the_root_and_of_every_group_imports_nothing_heavy() -> None:
+def test_help_of_everything_imports_nothing_heavy() -> None:
+    """The root, every group and every command, one after the other in one process."""
+    called = ["", *groups(), *(" ".join(path) for path, _ in leaves())]
     code = (
         "import sys\nfrom tertulia.cli.main import run\n"
-        f"for group in {['', *groups()]!r}:\n"
-        "    try:\n        run([*group.split(), '--help'])\n    except SystemExit:\n        pass\n"
-        f"    print('HEAVY', group, [m for m in {HEAVY!r} if m in sys.modules])"
+        f"for words in {called!r}:\n"
+        "    try:\n        run([*words.split(), '--help'])\n    except SystemExit:\n        pass\n"
+        f"    print('HEAVY', words, [m for m in {HEAVY!r} if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     lines = [line for line in done.stdout.splitlines() if line.startswith("HEAVY")]
-    assert lines == [f"HEAVY {group} []" for group in ["", *groups()]]
+    assert lines == [f"HEAVY {words} []" for words in called]
+    assert done.stdout.count("Usage: tertulia") == len(called)
 
 
-def test_help_of_every_command_imports_no_package_that_takes_long() -> None:
+def test_the_help_that_is_shown_is_that_of_the_command(tertulia: Tertulia) -> None:
+    """It is a copy, which `python docs/reference.py` writes."""
+    copy = copied_help()
+    shown = {}
+    for path, _, command in commands():
+        context = command.make_context(path, [], resilient_parsing=True, help_option_names=[*HELP_OPTIONS])
+        one = command.shown_help(context)
+        shown[path] = one._replace(arguments=[*map(list, one.arguments)], options=[*map(list, one.options)])
+    assert shown == copy
+    for words in ("judge rank", "chat"):
+        made = tertulia("--quiet", *words.split(), "--help")  # with anything more than --help, the command is imported
+        assert (made.code, tertulia(*words.split(), "--help").out) == (0, made.out)
+
+
+def test_what_commands_are_made_from_imports_no_package_that_takes_long() -> None:
     code = (
         "import sys\nfrom tertulia.cli.main import build\nfrom tertulia.cli.commands import leaves\n"
         "build([' '.join(path) for path, _ in leaves()])\n"

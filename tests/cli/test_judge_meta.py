@@ -52,6 +52,11 @@ def test_a_hybrid_metric_is_fitted_saved_and_applied(tertulia: Tertulia, tmp_pat
     values = {figure["subject"]: figure["value"] for figure in applied["figures"]}
     assert sorted(values, key=values.__getitem__) == [f"bot{i}" for i in range(8)]
     assert "fitted on 160 units" in applied["notes"][0]
+    unsaved = tertulia(
+        "judge", "hybrid", *given, "--out", tmp_path / "new", "--model", tmp_path / "new" / "report.html"
+    )
+    assert unsaved.code == 1, "the report is in the place of the model's folder"
+    assert "Coefficients of the hybrid metric for quality" in unsaved.out, "what was computed is printed all the same"
     assert tertulia("judge", "hybrid").code == 2
     assert "--selfplay RUN" in tertulia("judge", "hybrid", "--apply", model).stderr
     (model / "model.json").write_text("{}")

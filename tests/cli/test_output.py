@@ -1,6 +1,7 @@
 """Progress bars without a terminal: a line from time to time, and one at the end of each step."""
 
 import io
+import re
 
 import pytest
 from rich.console import Console
@@ -53,7 +54,7 @@ def test_a_terminal_shows_the_remaining_time_and_the_note(monkeypatch: pytest.Mo
     assert "loss 3.2" in shown
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 120])
+@pytest.mark.parametrize("width", [20, 30, 40, 60, 80, 120])
 def test_a_bar_is_one_line_on_any_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     stream = io.StringIO()
     monkeypatch.setattr(output, "err", Console(file=stream, force_terminal=True, width=width, color_system=None))
@@ -73,3 +74,33 @@ def test_a_table_shows_a_dash_for_what_is_missing(capsys: pytest.CaptureFixture[
     output.print_table(("bot", "value"), [("a", None), ("b", float("nan")), ("c", 0)])
     shown = capsys.readouterr().out.split()
     assert shown == ["bot", "value", "a", "–", "b", "–", "c", "0"]
+
+
+def test_a_step_that_is_not_counted_shows_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(output, "err", Console(file=stream, force_terminal=True, width=80, color_system=None))
+    with Bars() as bars:
+        bars.step("Reading")
+        bars.step("Ranking", total=2)
+        bars.advance(2)
+    shown = stream.getvalue()
+    assert "2/2" in shown
+    assert not re.search(r"1/1|/\?", shown)
+
+
+@pytest.mark.parametrize("width", [36, 40, 60, 80, 100])
+def test_no_word_interval_or_count_of_a_table_is_broken(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], width: int
+) -> None:
+    monkeypatch.setattr(output.out, "_width", width)
+    head = ("subject", "sentiment coherence", "self-repetition", "word coherence", "p", "shared run of 3 turns")
+    cells = ("0.728\n(n = 2)", "n/a\n(n = 0)", "0.294\n[0.294, 0.388]\n(n = 2) *", "<.001", "1.000\n(n = 2) ~")
+    output.print_table(head, [("tfidf:sample", *cells), ("generic", *cells)])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    shown = " ".join(lines)
+    words = {word for name in head for word in name.split()} | {"tfidf:sample"}
+    assert [word for word in words if word not in shown.split()] == []
+    assert [shown.count(part) for part in ("[0.294, 0.388]", "(n = 2) *", "(n = 2) ~", "(n = 0)")] == [2, 2, 2, 2]
+    of_p = [line.split() for line in lines if "p" in line.split()]
+    assert [line[line.index("p") - 1] for line in of_p] == ["coherence"]

@@ -54,7 +54,8 @@ def test_an_error_names_the_source_of_the_value(
     user.write_text("")
     monkeypatch.setenv("TERTULIA_CORPUS_SHOW_LIMIT", "many")
     result = tertulia("corpus", "show")
-    assert (result.code, result.err) == (2, "Error: TERTULIA_CORPUS_SHOW_LIMIT: must be an integer, got 'many'\n")
+    problem = "Error: TERTULIA_CORPUS_SHOW_LIMIT: must be an integer, got 'many'"
+    assert (result.code, result.err) == (2, f"{problem}\nSee: tertulia corpus show --help\n")
 
 
 def test_variables_of_lists_switches_and_arguments(tertulia: Tertulia, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,7 @@
-"""A program that uses Tertulia from outside; mypy --strict must find it correct, with the package's own types."""
+"""A program that uses Tertulia from outside; mypy --strict must find it correct, with the package's own types.
+
+Configs are made with few of their fields: the defaults of all others must be known without pydantic's plugin for mypy.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,13 +11,24 @@ from tertulia.core.dialogue import Dialogue, Persona, Turn
 from tertulia.core.estimate import Estimate
 from tertulia.core.reply import Ask, Candidate, Provenance, Reply
 from tertulia.corpus.load import load_dialogues
+from tertulia.corpus.mine import MineConfig
 from tertulia.judge.config import RankConfig
+from tertulia.judge.hybrid import HybridConfig
 from tertulia.judge.rank import run_rank
 from tertulia.judge.runs import JudgedRun, load_run
 from tertulia.metrics.metric import Metric
 from tertulia.metrics.registry import METRICS
+from tertulia.study.config import Consent, Pay, StudyBot, StudyConfig
+from tertulia.study.localised import Localised
 from tertulia.talk.bot import Bot, RankingBot
+from tertulia.talk.bots.tfidf import TfidfOptions
+from tertulia.talk.selfplay.config import SelfplayConfig
 from tertulia.talk.spec import make_bot
+from tertulia.train.recipe import TrainOptions
+from tertulia.train.recipes.finetune import FinetuneRecipe
+from tertulia.train.recipes.grounding import GroundingRecipe
+from tertulia.train.recipes.rankers import EncoderRecipe, WordVectorRecipe
+from tertulia.web.config import ServeConfig
 
 
 class EchoOptions(Config):
@@ -51,6 +65,21 @@ def rank(bots: tuple[str, ...], folder: Path) -> dict[tuple[str, str, str], Esti
 
 def scores(bot: Bot, asks: list[Ask]) -> list[list[float]]:
     return bot.score(asks, [["yes", "no"]] * len(asks)) if isinstance(bot, RankingBot) else []
+
+
+def configs(folder: Path) -> list[Config]:
+    consent = Consent(text=Localised({"en": "You may stop at any time."}))
+    study = StudyConfig(
+        title=Localised({"en": "Two bots"}),
+        protocol="chat",
+        bots=(StudyBot(name="ours", spec="tfidf"), StudyBot(name="floor", spec="generic")),
+        instructions=Localised({"en": "Talk."}),
+        consent=consent,
+        pay=Pay(per_hour=15),
+    )
+    recipes = [FinetuneRecipe(out=folder), WordVectorRecipe(epochs=1), EncoderRecipe(), GroundingRecipe(data="sample")]
+    talking = [TfidfOptions(candidates=5), SelfplayConfig(bots=("tfidf",)), ServeConfig(port=8001)]
+    return [study, *recipes, *talking, MineConfig(source="sample"), HybridConfig(), TrainOptions(recipe="starspace")]
 
 
 echo: Bot = EchoBot()

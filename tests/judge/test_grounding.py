@@ -177,8 +177,8 @@ def test_what_cannot_be_judged_is_counted(tmp_path: Path) -> None:
     run = run_grounding(GroundingConfig(files=(str(file),), classifiers=("questions",)))
     assert run.details["lead"] == "2 labelled responses."
     assert run.notes[:2] == (
-        "1 responses without a label were left out.",
-        "1 responses without evidence were left out.",
+        "Left out: 1 response without a label.",
+        "Left out: 1 response without evidence.",
     )
 
 

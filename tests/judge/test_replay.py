@@ -112,7 +112,7 @@ def test_conversations_without_such_a_turn_are_counted_and_none_at_all_is_an_err
     given = {"conversations": (str(stored),), "bot": "generic", "out": tmp_path / "out"}
     run = run_replay(ReplayConfig(**given, from_turn=5)).run
     assert run.details["points"] == 1
-    assert run.notes[-1] == "4 conversations have no such turn."
+    assert run.notes[-1] == "Without such a turn: 4 conversations."
     with pytest.raises(DataError, match="can be replayed"):
         run_replay(ReplayConfig(**given, from_turn=50))
 

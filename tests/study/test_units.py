@@ -40,7 +40,7 @@ def test_missing_responses_are_named() -> None:
     config = study("ssa-static", bots=[*three_bots(), {"name": "first"}])
     items = items_of("ssa-static")
     assert missing_responses(config, items, {"c0": {"a": "x", "b": " "}})[:3] == [("c0", "b"), ("c0", "c"), ("c1", "a")]
-    with pytest.raises(DataError, match=r"9 responses are missing \(item 'c0', bot 'a';"):
+    with pytest.raises(DataError, match=r"Missing: 9 responses \(item 'c0', bot 'a';"):
         make_units(config, items, {}, random.Random(0))
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tertulia.artefacts.files import save_config
 from tertulia.cli.main import run
-from tertulia.core.config import save
 from tertulia.core.errors import ConfigError, DataError, UnknownName
 from tertulia.core.progress import Silent
 from tertulia.corpus.chatlogs.checkpoint import read_disentangler_manifest
@@ -54,7 +54,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Trained:
 def test_the_same_seed_gives_the_same_model(tmp_path: Path, done: Trained) -> None:
     """Also in another process, where sets of words have another order."""
     file = tmp_path / "r.toml"
-    save(config(tmp_path / "two"), file)
+    save_config(config(tmp_path / "two"), file)
     command = [sys.executable, "-m", "tertulia", "train", str(file)]
     subprocess.run(command, check=True, capture_output=True, env=os.environ | {"PYTHONHASHSEED": "12345"})
     for name in ("first.0.txt", "first.1.txt", "second.0.txt", "idf.json"):

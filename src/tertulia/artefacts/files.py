@@ -17,6 +17,7 @@ import orjson
 import zstandard
 
 from tertulia.artefacts.zstd import open_zstd
+from tertulia.core.config import Config, to_toml
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError
 
@@ -93,6 +94,12 @@ def write_json(path: Path, value: Json, *, durable: bool = False) -> None:
     """Write a JSON document atomically; the same value gives the same bytes."""
     with atomic_write(path, durable=durable) as file:
         file.write_bytes(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+
+
+def save_config(config: Config, path: Path) -> None:
+    """Write the resolved config atomically, as TOML."""
+    with atomic_write(path) as file:
+        file.write_text(to_toml(config), encoding="utf-8")
 
 
 def read_json(path: Path) -> Json:

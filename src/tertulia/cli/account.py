@@ -9,7 +9,7 @@ from tertulia.cli.command import command
 from tertulia.cli.database import open_database
 from tertulia.cli.output import out, print_json, print_table
 from tertulia.core.config import Cli, Config
-from tertulia.core.errors import UsageError
+from tertulia.core.errors import UnknownName, UsageError
 from tertulia.store import AccountStore
 from tertulia.store.review import AuditLog
 from tertulia.store.study_records import AccountRecord, AccountRole
@@ -61,6 +61,8 @@ def list_accounts(settings: ListAccountsConfig, *, as_json: bool) -> None:
         print_json([_as_json(record) for record in records])
     else:
         print_table(("name", "role", "created"), [(r.name, r.role, f"{r.created:%Y-%m-%d}") for r in records])
+        if not records:
+            out.print(f"No accounts yet. Add one with: tertulia account add NAME --db {settings.db}", markup=False)
 
 
 class RemoveAccountConfig(Config):
@@ -76,7 +78,10 @@ class RemoveAccountConfig(Config):
 def remove(settings: RemoveAccountConfig, *, as_json: bool) -> None:
     """Remove an account, and end its sessions. What it did stays in the audit log."""
     with open_database(settings.db) as database:
-        AccountStore(database).delete(settings.name)
+        accounts = AccountStore(database)
+        if settings.name not in (names := [record.name for record in accounts.list()]):
+            raise UnknownName("account", settings.name, names)
+        accounts.delete(settings.name)
         AuditLog(database).record(OPERATOR, "deleted an account", {"account": settings.name})
     if as_json:
         print_json({"removed": settings.name})

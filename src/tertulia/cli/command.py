@@ -39,7 +39,7 @@ from tertulia.cli.ending import interruptible, prepare_outputs
 from tertulia.cli.user_config import command_values, unknown_variables, user_file, variable
 from tertulia.core.config import Cli, Config, ConfigSource, resolve
 from tertulia.core.describe import choices_of, default_of
-from tertulia.core.errors import UsageError
+from tertulia.core.errors import ConfigError, UsageError
 
 log = logging.getLogger(__name__)
 C = TypeVar("C", bound=Config)
@@ -87,12 +87,18 @@ class Given:
             )
         user = {name: v for name, v in self.user.items() if name in config.model_fields or name not in self.foreign}
         below = ConfigSource(user, f"{user_file()}, {self.table}") if user else None
-        settings = resolve(config, self.file, self.options, labels=self.labels, below=below)
+        try:
+            settings = resolve(config, self.file, self.options, labels=self.labels, below=below)
+        except ConfigError as error:
+            raise (error if error.hint or not self.table else ConfigError(error.message, hint=self._see())) from None
         if self.dry_run:
             check_outputs(settings, self.labels)
         else:
             prepare_outputs(settings, labels=self.labels)
         return settings
+
+    def _see(self) -> str:
+        return f"See: tertulia {self.table.strip('[]').replace('.', ' ')} --help"
 
 
 def command(
@@ -142,7 +148,7 @@ def command(
                 file_path,
                 labels,
                 user,
-                f"[{'.'.join(path)}]",
+                f"[{'.'.join(path)}]" if path else "",
                 dry_run=extra.get("dry_run", False),
                 foreign=frozenset(fields),
             )

@@ -4,16 +4,15 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from rich.text import Text
-
 from tertulia.cli.command import AsJson, command
 from tertulia.cli.ending import prepare_outputs
-from tertulia.cli.output import Bars, err, out, plural, print_json, print_problems, print_table
+from tertulia.cli.output import MISSING, Bars, err, out, print_json, print_problems, print_table
 from tertulia.cli.show import show_dialogue, show_exchange, show_sample
 from tertulia.core.codec import Problems, dialogue_to_json, exchange_to_json
 from tertulia.core.dialogue import Dialogue, Exchange, Json
-from tertulia.core.errors import keeping
+from tertulia.core.errors import UnknownName, keeping
 from tertulia.core.registry import Row
+from tertulia.core.text import plural
 from tertulia.corpus.catalog import CATALOG, RECORD, GetConfig, get_dataset
 from tertulia.corpus.config import ReadConfig, ShowConfig
 from tertulia.corpus.convert import ConvertConfig, convert_corpus
@@ -39,29 +38,23 @@ def list_formats(json: AsJson = False) -> None:
     if json:
         print_json({"formats": formats, "corpora": corpora})
         return
-    _print_columns(
+    print_table(
         ("format", "contains", "written as", "description"),
         [(f["name"], f["holds"], _shorten(f["written"]), f["summary"]) for f in formats],
+        left=True,
     )
     out.print()
-    _print_columns(
+    print_table(
         ("corpus", "format", "licence", "description"),
-        [(c["name"], c["format"] or "-", c["licence"], c["what"]) for c in corpora],
+        [(c["name"], c["format"] or MISSING, c["licence"], c["what"]) for c in corpora],
+        left=True,
     )
-    out.print("Download one with: tertulia corpus get NAME", markup=False)
+    out.print("\nDownload one with: tertulia corpus get NAME", markup=False)
 
 
 def _shorten(endings: list[str]) -> str:
     """The endings without compressed variants."""
-    return " ".join(e for e in endings if not e.endswith((".gz", ".ndjson"))) or "-"
-
-
-def _print_columns(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    """Aligned columns without wrapping; the last one may have any width."""
-    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head) - 1)]
-    for row in (head, *rows):
-        line = "  ".join((*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]))
-        out.print(Text(line, style="bold" if row is head else ""))
+    return " ".join(e for e in endings if not e.endswith((".gz", ".ndjson"))) or MISSING
 
 
 def _format(row: Row, reader: AnyReader) -> dict[str, Json]:
@@ -71,13 +64,15 @@ def _format(row: Row, reader: AnyReader) -> dict[str, Json]:
 @command(GetConfig)
 def get_corpus(settings: GetConfig, *, as_json: bool) -> None:
     """Download, verify and unpack a well-known corpus; each has its own licence."""
-    if dataset := CATALOG.get(settings.name):
-        err.print(f"{dataset.name}: {dataset.description}. Licence: {dataset.licence}.", markup=False)
+    if settings.name not in CATALOG:
+        raise UnknownName("corpus", settings.name, CATALOG)
+    dataset = CATALOG[settings.name]
+    err.print(f"{dataset.name}: {dataset.description}. Licence: {dataset.licence}.", markup=False)
     folder = settings.out or Path("corpora") / settings.name
     prepare_outputs(settings.model_copy(update={"out": folder}), given=settings.model_fields_set)
     with keeping(f"What was downloaded so far is kept in {folder}."), Bars() as bars:
         result = get_dataset(settings.name, folder, bars)
-    dataset, corpus = result.dataset, corpus_in(result.folder)
+    corpus = corpus_in(result.folder)
     if as_json:
         print_json(
             {
@@ -109,7 +104,7 @@ def show(settings: ShowConfig, *, as_json: bool) -> None:
         show_sample(settings)
         return
     problems = Problems()
-    selected = islice(_read(settings, problems), settings.skip, settings.skip + settings.limit)
+    selected = list(islice(_read(settings, problems), settings.skip, settings.skip + settings.limit))
     if as_json:
         print_json([dialogue_to_json(i) if isinstance(i, Dialogue) else exchange_to_json(i) for i in selected])
     else:
@@ -118,7 +113,14 @@ def show(settings: ShowConfig, *, as_json: bool) -> None:
                 show_dialogue(item)
             else:
                 show_exchange(item)
+        if not selected:
+            err.print(f"Nothing to show: {_nothing(settings)}", markup=False, soft_wrap=True)
     print_problems(problems)
+
+
+def _nothing(settings: ShowConfig) -> str:
+    where = f"{settings.target}, {settings.split}," if settings.split else settings.target
+    return f"{where} has no more than the {settings.skip} to skip." if settings.skip else f"{where} is empty."
 
 
 @command(StatsConfig)

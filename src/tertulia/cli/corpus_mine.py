@@ -1,6 +1,7 @@
 """`tertulia corpus mine` and `erase`: extract dialogues from message trees and chat logs, and erase people again."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,9 @@ from typing import Any
 from tertulia.artefacts.folders import open_folder
 from tertulia.artefacts.stores import is_url
 from tertulia.cli.command import Given, command
-from tertulia.cli.output import Bars, out, plural, print_json, print_problems, print_table
+from tertulia.cli.output import Bars, out, print_json, print_problems, print_table
 from tertulia.core.errors import DataError, UsageError, keeping
+from tertulia.core.text import plural
 from tertulia.corpus.chatlogs.mine import ChatlogConfig, ChatlogOutcome, mine_chatlogs, preview_chatlogs
 from tertulia.corpus.erase import EraseConfig, Erased, Verification, preview_erasure
 from tertulia.corpus.erase import erase as erase_messages
@@ -128,19 +130,24 @@ def _preview_erasure(settings: EraseConfig, as_json: bool) -> None:
         print_json({"dry_run": True} | _verification_json(preview))
         return
     for title, lines in (
-        ("Would be removed or masked", preview.traces),
-        (f"Near matches ({settings.near})", [f"{near.where}: {near.kind}" for near in preview.near]),
+        ("Would be removed or masked", _counted(preview.traces)),
+        (f"Near matches ({settings.near})", _counted(f"{near.where}: {near.kind}" for near in preview.near)),
         ("Made from this corpus", [f"{one.path}: {one.why}" for one in preview.derived]),
         ("Not searched", preview.unsearched),
     ):
         if lines:
-            out.print(f"{title}: {len(lines)}", markup=False)
+            out.print(f"{title}:", markup=False)
             for line in lines[:_MAX_LISTED]:
                 out.print(f"  {line}", markup=False)
             if len(lines) > _MAX_LISTED:
                 out.print(f"  ... and {len(lines) - _MAX_LISTED} more", markup=False)
     searched = f"{plural(preview.rows, 'record')} in {plural(preview.files, 'file')}"
     out.print(f"Searched {searched}. Nothing was written.", markup=False)
+
+
+def _counted(lines: Iterable[str]) -> list[str]:
+    """Lines that are the same become one, with their number."""
+    return [line if count == 1 else f"{line} ({count} times)" for line, count in Counter(lines).items()]
 
 
 def _verification_json(verification: Verification) -> dict[str, object]:
@@ -154,8 +161,10 @@ def _print_erased(erased: Erased) -> None:
     for folder in erased.folders:
         out.print(f"Removed {folder}", markup=False)
     verification = erased.verification
-    left = f"{len(verification.traces)} traces left in them, {len(verification.near)} near matches to decide on"
-    out.print(f"Searched {verification.rows} records in {verification.files} files once more: {left}.", markup=False)
+    near = plural(len(verification.near), "near match", "near matches")
+    left = f"{plural(len(verification.traces), 'trace')} left in them, {near} to decide on"
+    searched = f"{plural(verification.rows, 'record')} in {plural(verification.files, 'file')}"
+    out.print(f"Searched {searched} once more: {left}.", markup=False)
     _print_list("Traces left", verification.traces)
     _print_list(
         "To decide on (--near mask, remove or keep)", [f"{n.where}: {n.kind}: {n.text}" for n in verification.near]
@@ -185,12 +194,12 @@ def _raise_if_left(verification: Verification) -> None:
         )
     if verification.near:
         raise DataError(
-            f"{len(verification.near)} near matches wait for a decision.",
+            f"To be decided on: {plural(len(verification.near), 'near match', 'near matches')}.",
             hint=f"Erase again with --near mask, --near remove or --near keep. {_UNTIL_THEN}",
         )
     if verification.derived:
         raise DataError(
-            f"{len(verification.derived)} folders were made from erased data: "
+            f"Made from erased data: {plural(len(verification.derived), 'folder')}, "
             f"{', '.join(derived.path for derived in verification.derived[:5])}",
             hint="Make them again from the data as it is now, or erase again with --remove-derived.",
         )

@@ -4,15 +4,16 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from tertulia.cli.command import command
-from tertulia.cli.output import Bars, out, plural, print_json, print_problems, print_table
+from tertulia.cli.output import Bars, out, print_json, print_problems, print_table
 from tertulia.core.codec import Problems
 from tertulia.core.dialogue import Dialogue, Exchange, Turn
 from tertulia.core.progress import Progress
 from tertulia.core.reply import Ask
+from tertulia.core.text import plural
 from tertulia.corpus.config import ReadConfig
 from tertulia.corpus.load import load_dialogues
 from tertulia.corpus.origin import record_origin
-from tertulia.corpus.silver.generate import SilverConfig, silver_exchanges
+from tertulia.corpus.silver.generate import SilverBaseConfig, SilverConfig, silver_exchanges
 from tertulia.corpus.silver.sources import grounded_dialogues
 from tertulia.corpus.silver.written import ReplyGenerator, WrittenPrompt
 from tertulia.corpus.split import SplitConfig
@@ -38,7 +39,8 @@ def split(settings: SplitConfig, *, as_json: bool) -> None:
     else:
         rows = [(n, count, outcome.near_duplicates.get(n, "")) for n, count in outcome.counts.items()]
         print_table(("split", "dialogues", "near-duplicates of train"), rows)
-        out.print(f"{outcome.shared_authors} speakers are in more than one split. Wrote to {settings.out}")
+        shared = plural(outcome.shared_authors, "speaker")
+        out.print(f"In more than one split: {shared}. Wrote to {settings.out}", markup=False)
     print_problems(outcome.problems)
 
 
@@ -83,7 +85,9 @@ def silver(settings: SilverConfig, *, as_json: bool) -> None:
     save_silver(settings, make, as_json=as_json)
 
 
-def save_silver(settings: SilverConfig, make: Callable[[Problems, Progress], list[Exchange]], *, as_json: bool) -> None:
+def save_silver(
+    settings: SilverBaseConfig, make: Callable[[Problems, Progress], list[Exchange]], *, as_json: bool
+) -> None:
     """Make silver data, save it and print how much there is of each operation."""
     check_target(settings.out, format="exchanges")
     problems = Problems()

@@ -142,6 +142,8 @@ def _show_traceback() -> None:
 def _report_usage(error: typer.TyperException) -> None:
     option = getattr(error, "option_name", "")
     hint = f"{option} stands before the command: tertulia {option} COMMAND ..." if option in _BEFORE_COMMAND else ""
+    if option == "--json":
+        hint = "--json stands behind a command that prints results: tertulia COMMAND ... --json"
     show = getattr(error, "show", None)  # with the usage of the command, if it is about one
     if show is None or verbosity().as_json:
         report_error(error.format_message(), hint, kind="UsageError", code=error.exit_code)

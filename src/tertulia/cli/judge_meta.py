@@ -4,7 +4,7 @@ from tertulia.cli.command import command
 from tertulia.cli.output import Bars
 from tertulia.cli.report import conclude
 from tertulia.corpus.identity import describe_artefacts
-from tertulia.judge.hybrid import HybridConfig, describe_sources, run_hybrid
+from tertulia.judge.hybrid import HybridConfig, compute_hybrid, describe_sources
 from tertulia.judge.meta import MetaConfig, describe_ratings, run_meta
 from tertulia.judge.proxy import ProxyConfig, run_proxy
 
@@ -21,8 +21,14 @@ def meta(settings: MetaConfig, *, as_json: bool) -> None:
 def hybrid(settings: HybridConfig, *, as_json: bool) -> None:
     """Fit a combination of metrics to people's ratings, leaving each bot out, and apply it to self-play."""
     with Bars() as bars:
-        run = run_hybrid(settings, bars)
-    conclude(run, settings.out, data=lambda: describe_sources(settings), as_json=as_json)
+        outcome = compute_hybrid(settings, bars)
+    conclude(
+        outcome.run,
+        settings.out,
+        data=lambda: describe_sources(settings),
+        as_json=as_json,
+        save_more=lambda: outcome.save_model(settings),
+    )
 
 
 @command(ProxyConfig)

@@ -4,6 +4,7 @@ from tertulia.cli.command import command
 from tertulia.cli.output import Bars, out
 from tertulia.cli.report import conclude
 from tertulia.core.codec import Problems
+from tertulia.core.text import plural
 from tertulia.corpus.identity import describe_paths
 from tertulia.corpus.write import save_dialogues
 from tertulia.judge.replay import ReplayConfig, replayed_dialogues, run_replay
@@ -34,6 +35,8 @@ def replay(settings: ReplayConfig, *, as_json: bool) -> None:
         save_more=save_pairs,
     )
     if study and not as_json:
-        left = f"; {study.left_out} pairs are the same on both sides and are left out" if study.left_out else ""
-        out.print(f"{settings.study}: {study.pairs} pairs to compare, in {study.items}{left}.", markup=False)
+        left = (
+            f"; left out: {plural(study.left_out, 'pair')} with the same text on both sides" if study.left_out else ""
+        )
+        out.print(f"{settings.study}: {plural(study.pairs, 'pair')} to compare, in {study.items}{left}.", markup=False)
         out.print(f"Check it with: tertulia study check {settings.study}", markup=False)

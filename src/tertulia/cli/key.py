@@ -15,7 +15,7 @@ class NewKeyConfig(Config):
 
     name: Annotated[str, Cli(argument=True)] = Field(pattern="^[A-Za-z0-9_-]{1,64}$")
     """Name of the key, such as the person or program that will use it."""
-    per_minute: int | None = Field(None, ge=1)
+    per_minute: int | None = Field(default=None, ge=1)
     """Maximum number of requests for replies per minute; unlimited if not given."""
 
 

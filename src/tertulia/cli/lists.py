@@ -1,6 +1,7 @@
 """`tertulia bots | recipes | metrics | formats | presets`: what there is, with options and defaults."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 from tertulia.cli.command import command
@@ -30,7 +31,8 @@ def bots(settings: ListConfig, *, as_json: bool) -> None:
 
     def details(name: str) -> dict[str, Json]:
         factory = BOTS.get(name)
-        options = [*describe(factory.Options), *describe(DocumentsConfig)]
+        documents = (replace(option, required=False) for option in describe(DocumentsConfig))  # of any bot, if wanted
+        options = [*describe(factory.Options), *documents]
         return {"target": factory.target_help, "options": options}
 
     _list(BOTS, settings, details, as_json=as_json, heading="bot")

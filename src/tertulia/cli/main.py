@@ -7,6 +7,7 @@ code.
 import os
 import sys
 from collections.abc import Collection, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -16,7 +17,7 @@ from typer.main import get_command
 from tertulia import __version__
 from tertulia.cli.commands import COMMANDS, Command, Group
 from tertulia.cli.ending import end
-from tertulia.cli.help import App
+from tertulia.cli.help import HELP_OPTIONS, App, copied_command, copied_help
 from tertulia.cli.user_file import user_file
 from tertulia.cli.verbosity import LEVELS, Verbosity, set_verbosity
 from tertulia.core.command_line import set_command_line
@@ -25,9 +26,9 @@ _TAKES_VALUE = ("--log-level", "--show-completion", "--install-completion")
 """Options before the command that are followed by a value; that of the last two may be left out."""
 
 
-def build(load: Collection[str] = ()) -> typer.Typer:
+def build(load: Collection[str] = (), *, describe: str = "") -> typer.Typer:
     """The root command. The commands in `load` ("chat", "corpus mine") are imported, of a group ("corpus") all of them;
-    the others are only lines of help.
+    the others are only lines of help, and `describe` all of its help.
     """
     root = App(
         name="tertulia",
@@ -37,14 +38,15 @@ def build(load: Collection[str] = ()) -> typer.Typer:
         help="A lab for open-domain dialogue: build corpora, train models, talk to bots, and judge them.",
         epilog="Options of every command can also be set by environment variables and in a user config file: see"
         " docs/command-line.md.",
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": list(HELP_OPTIONS)},
     )
     root.callback()(_options)
     for name, entry in COMMANDS.items():
         if isinstance(entry, Command):
-            _add(root, name, entry, loaded=name in load, no_args_is_help=name == "chat")
+            loaded = name in load
+            _add(root, name, entry, loaded=loaded, described=describe == name, no_args_is_help=name == "chat")
         else:
-            root.add_typer(_group(name, entry, load), name=name, help=entry.help, no_args_is_help=True)
+            root.add_typer(_group(name, entry, load, describe), name=name, help=entry.help, no_args_is_help=True)
     return root
 
 
@@ -53,7 +55,12 @@ def run(argv: Sequence[str] | None = None) -> None:
     args = list(sys.argv[1:] if argv is None else argv)
     set_command_line(args)
     set_verbosity(Verbosity(as_json="--json" in args))
-    end(lambda: get_command(build(_called(args))).main(args, prog_name="tertulia", standalone_mode=False))
+    called = _called(args)
+    if called and args[:-1] == called[0].split() and args[-1] in HELP_OPTIONS:
+        build_called = partial(build, describe=called[0])
+    else:
+        build_called = partial(build, called)
+    end(lambda: get_command(build_called()).main(args, prog_name="tertulia", standalone_mode=False))
 
 
 def _options(
@@ -126,15 +133,29 @@ def _called(args: Sequence[str]) -> list[str]:
     return words[:1] if entry else []
 
 
-def _group(name: str, group: Group, load: Collection[str]) -> typer.Typer:
+def _group(name: str, group: Group, load: Collection[str], describe: str) -> typer.Typer:
     app = App()
     app.callback()(lambda: None)  # also a group of one command is a group
     for sub, command in group.commands.items():
-        _add(app, sub, command, loaded=name in load or f"{name} {sub}" in load)
+        path = f"{name} {sub}"
+        _add(app, sub, command, loaded=name in load or path in load, described=path == describe, path=path)
     return app
 
 
-def _add(app: App, name: str, command: Command, *, loaded: bool, no_args_is_help: bool = False) -> None:
+def _add(
+    app: App,
+    name: str,
+    command: Command,
+    *,
+    loaded: bool,
+    described: bool,
+    no_args_is_help: bool = False,
+    path: str = "",
+) -> None:
+    if described:
+        shown = copied_help()[path or name]
+        app.command(name, help=shown.text, cls=copied_command(shown))(_not_loaded)
+        return
     if not loaded:
         app.command(name, help=command.help)(_not_loaded)
         return

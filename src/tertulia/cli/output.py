@@ -22,6 +22,7 @@ from rich.progress import (
     Progress,
     ProgressColumn,
     SpinnerColumn,
+    Task,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
@@ -33,7 +34,7 @@ from rich.text import Text
 from tertulia.cli.verbosity import verbosity
 from tertulia.core.codec import Problems
 from tertulia.core.progress import Pace, duration
-from tertulia.core.text import visible
+from tertulia.core.text import plural, visible
 
 
 class SafeConsole(Console):
@@ -52,8 +53,9 @@ class SafeConsole(Console):
 out = SafeConsole(highlight=False, markup=False, emoji=False, soft_wrap=True)
 err = SafeConsole(stderr=True, highlight=False, markup=False, emoji=False)
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\ud800-\udfff]")
-_FIGURE = re.compile(r"\s*(?:x |[-+−<~])?[\d.]|\s*(?:[-–]|nan)(?:\n|$)")
-_INTERVAL = re.compile(r"\[-?[\d.]+, -?[\d.]+\]")
+_FIGURE = re.compile(r"\s*(?:x |[-+−<~])?[\d.]|\s*(?:[-–]|nan|n/a)(?:[\s]|$)")
+_UNBROKEN = re.compile(r"\[-?[\d.]+, -?[\d.]+\]|\(n = \d+\)")
+"""Intervals and counts, which stay on one line."""
 WIDE = 100
 """Columns of a terminal on which a progress bar has room for everything."""
 MISSING = "–"
@@ -62,6 +64,8 @@ GAP = 2
 """Spaces between two columns of a table."""
 MAX_WORD = 16
 """Longer words of a cell may be broken rather than have a table in parts: paths, names of models."""
+MAX_NAME = 24
+"""Of the first column, which says what a row is about."""
 
 
 def print_json(value: Any) -> None:
@@ -89,13 +93,13 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, title:
             pad_edge=False,
             header_style="bold",
         )
-        for i in columns:
-            column = [row[i] for row in cells if i < len(row)]
+        texts = [[head[i], *(row[i] for row in cells if i < len(row))] for i in columns]
+        for i, column, width in zip(columns, texts, _widths(texts, out.width), strict=True):
             table.add_column(
                 head[i],
-                justify="right" if i and not left and _is_numeric(column) else "left",
+                justify="right" if i and not left and _is_numeric(column[1:]) else "left",
                 overflow="fold",  # a cut name is ambiguous
-                no_wrap=bool(i) and any(map(_INTERVAL.search, column)),
+                width=width,
             )
         for row in cells:
             table.add_row(*(Text(row[i]) for i in columns if i < len(row)))
@@ -114,33 +118,55 @@ def cell_text(value: object) -> str:
     return MISSING if undefined else str(value)
 
 
-def plural(count: int, noun: str, several: str = "") -> str:
-    """A count with its noun.
-
-    >>> plural(1, "dialogue"), plural(2, "dialogue"), plural(0, "reply", "replies"), plural(1200, "turn")
-    ('1 dialogue', '2 dialogues', '0 replies', '1200 turns')
-    """
-    return f"{count} {noun if count == 1 else several or f'{noun}s'}"
-
-
 def table_parts(head: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[list[int]]:
-    """Which columns stand in each part, so that words need not be broken: the first one in all of them.
+    """Which columns stand in each part, so that words need not be broken: the first one in all of them, and p-values
+    beside what they are of.
 
     >>> table_parts(["bot", "sentiment", "coherence"], [["anna", "0.068 [0.007, 0.189]", "1"]], 80)
     [[0, 1, 2]]
     >>> table_parts(["bot", "sentiment", "coherence"], [["anna", "0.068\\n[0.007, 0.189]", "1"]], 24)
     [[0, 1], [0, 2]]
+    >>> table_parts(["bot", "hits@1", "p", "mrr", "p"], [["anna", ".134", "<.001", ".5", ".2"]], 24)
+    [[0, 1, 2], [0, 3, 4]]
     """
     columns = [[name, *(row[i] for row in rows if i < len(row))] for i, name in enumerate(head)]
-    widths = [max(min(MAX_WORD, _longest_word(texts)), _longest_line(texts)) + GAP for texts in columns]
+    widths = [size + GAP for size in _least_widths(columns)]
+    together: list[list[int]] = []
+    for i, name in enumerate(head[1:], 1):
+        together[-1].append(i) if name == "p" and together else together.append([i])
     parts, room = [[0]], width - sum(widths[:1])
-    for i, size in enumerate(widths[1:], 1):
+    for group in together:
+        size = sum(widths[i] for i in group)
         if size > room and len(parts[-1]) > 1:
             parts.append([0])
             room = width - widths[0]
-        parts[-1].append(i)
+        parts[-1] += group
         room -= size
     return parts if head else []
+
+
+def _widths(columns: Sequence[Sequence[str]], room: int) -> list[int | None]:
+    """How wide columns are: the widest ones give way first, and none is narrower than its words. None where there is
+    room for everything, or not even for the words.
+    """
+    full = [max(len(line) for text in texts for line in text.split("\n")) for texts in columns]
+    least = [min(few, most) for few, most in zip(_least_widths(columns), full, strict=True)]
+    room -= GAP * (len(columns) - 1)
+    if sum(full) <= room or sum(least) > room:
+        return [None] * len(columns)
+    limit = max(full)
+    while sum(widths := [max(few, min(most, limit)) for few, most in zip(least, full, strict=True)]) > room:
+        limit -= 1
+    return [*widths]
+
+
+def _least_widths(columns: Sequence[Sequence[str]]) -> list[int]:
+    """How narrow columns may be, so that words, intervals and counts are not broken."""
+    limits = [MAX_NAME, *[MAX_WORD] * (len(columns) - 1)]
+    return [
+        max(min(limit, _longest_word(texts)), _longest_line(texts))
+        for limit, texts in zip(limits, columns, strict=False)
+    ]
 
 
 def _is_numeric(column: Sequence[str]) -> bool:
@@ -153,9 +179,9 @@ def _longest_word(texts: Sequence[str]) -> int:
 
 
 def _longest_line(texts: Sequence[str]) -> int:
-    """Of a column with intervals, which are never broken; 0 for any other."""
+    """Of a column with intervals or counts, which are never broken; 0 for any other."""
     cells = texts[1:]
-    if not any(map(_INTERVAL.search, cells)):
+    if not any(map(_UNBROKEN.search, cells)):
         return 0
     return max(len(line) for line in (*texts[0].split(), *"\n".join(cells).split("\n")))
 
@@ -166,6 +192,16 @@ def print_problems(problems: Problems) -> None:
         err.print(Text(f"Skipped {plural(problems.count, 'damaged line')}, for example:", style="yellow"))
         for example in problems.examples:
             err.print(Text(f"  {example}", style="yellow"))
+
+
+class CountColumn(MofNCompleteColumn):
+    """How much of a step is done; nothing for a step that is not counted."""
+
+    def render(self, task: Task) -> Text:
+        """The count, with the total where it is known."""
+        if task.fields["counted"]:
+            return super().render(task)
+        return Text(f"{task.completed:g}" if task.completed and not task.finished else "", style="progress.download")
 
 
 def _bar_columns(width: int) -> list[ProgressColumn]:
@@ -182,8 +218,8 @@ def _bar_columns(width: int) -> list[ProgressColumn]:
     bar: list[ProgressColumn] = [BarColumn(bar_width=24)] if wide else []
     times: list[ProgressColumn] = [TimeElapsedColumn()] if wide else []
     note: list[ProgressColumn] = [text("{task.fields[note]}", max_width=max(8, free // 2))] if has_note else []
-    left = text("{task.fields[left]}")
-    return [SpinnerColumn(finished_text="[green]✓"), title, *bar, MofNCompleteColumn(), *times, left, *note]
+    left: list[ProgressColumn] = [text("{task.fields[left]}")] if width >= 30 else []
+    return [SpinnerColumn(finished_text="[green]✓"), title, *bar, CountColumn(), *times, *left, *note]
 
 
 class Bars(AbstractContextManager["Bars"]):
@@ -219,7 +255,7 @@ class Bars(AbstractContextManager["Bars"]):
         self._end()
         self._title, self._start, self._pace = title, time.perf_counter(), Pace(total)
         self._last_line = self._start
-        self._task = self._progress.add_task(title, total=total, left="", note="")
+        self._task = self._progress.add_task(title, total=total, left="", note="", counted=total is not None)
 
     def advance(self, n: int = 1) -> None:
         """Move the bar, or print a line from time to time."""

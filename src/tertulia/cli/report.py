@@ -87,12 +87,19 @@ def print_report(result: RunReport, *, as_json: bool) -> None:
         return
     for section in result.document.sections:
         if section.rows and not section.detail:
-            rows = [
-                [str(cell).replace(" [", "\n[", 1).replace("] (n", "]\n(n") for cell in row] for row in section.rows
-            ]
+            rows = [[_lines(str(cell)) for cell in row] for row in section.rows]
             print_table(section.head, rows, title=section.title)
             out.print()
     for note in dict.fromkeys(note for section in result.document.sections for note in section.notes):
         out.print(note, markup=False)
     for name, value in result.document.identity:
         out.print(Text(f"{name}: {value}", style="dim"))
+
+
+def _lines(figure: str) -> str:
+    """A figure, its interval and its n on a line each.
+
+    >>> _lines("0.134 [0.032, 0.250] (n = 30) *").split("\\n")
+    ['0.134', '[0.032, 0.250]', '(n = 30) *']
+    """
+    return figure.replace(" [", "\n[", 1).replace(" (n = ", "\n(n = ")

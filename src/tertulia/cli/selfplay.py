@@ -1,11 +1,14 @@
 """`tertulia selfplay`: let bots talk to themselves and to each other, and save the conversations."""
 
+import math
+
 from rich.text import Text
 
 from tertulia.cli.command import command
-from tertulia.cli.output import Bars, out, plural, print_json, print_table
+from tertulia.cli.output import MISSING, Bars, out, print_json, print_table
 from tertulia.core.dialogue import Json
 from tertulia.core.progress import duration
+from tertulia.core.text import plural
 from tertulia.talk.selfplay.config import SelfplayConfig
 from tertulia.talk.selfplay.run import PairingSummary, SelfplayOutcome, run_selfplay
 
@@ -31,8 +34,9 @@ def selfplay(settings: SelfplayConfig, *, as_json: bool) -> None:
 
 
 def _row(one: PairingSummary) -> tuple[str, ...]:
-    figures = " / ".join(f"{estimate.value:.3f}" for estimate in one.distinct2.values())
-    time = "" if one.seconds is None else duration(one.seconds)
+    values = (estimate.value for estimate in one.distinct2.values())
+    figures = " / ".join(MISSING if math.isnan(value) else f"{value:.3f}" for value in values)
+    time = MISSING if one.seconds is None else duration(one.seconds)
     return one.name, str(one.conversations), str(one.turns), figures, time
 
 

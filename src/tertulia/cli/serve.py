@@ -34,13 +34,14 @@ def run_server(config: ServeConfig) -> None:
     from tertulia.cli.database import announce_new  # SQLAlchemy and FastAPI, which --help does not need
     from tertulia.web.server import run
 
+    bots = lazy_bots(config.bots)  # a name that is wrong is said before anything is created
     config = with_secrets(config)
     check_exposure(config)
     announce_new(config.db)
     setup_links: list[str] = []
 
     def ready(address: str) -> None:
-        _print_address(address, lazy_bots(config.bots))
+        _print_address(address, bots)
         for path in setup_links:
             out.print(f"Researchers: create the first account, once, at {address}{path}", markup=False)
 

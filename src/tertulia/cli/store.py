@@ -9,11 +9,12 @@ import orjson
 from tertulia.artefacts.outputs import Force, Output, write_output
 from tertulia.cli.command import command
 from tertulia.cli.database import open_database
-from tertulia.cli.output import Bars, out, plural, print_json
+from tertulia.cli.output import Bars, out, print_json
 from tertulia.core.codec import dialogue_to_json
 from tertulia.core.config import Cli, Config
 from tertulia.core.dialogue import Dialogue, Turn
 from tertulia.core.errors import StoreError
+from tertulia.core.text import plural
 from tertulia.store import Conversation, ConversationStore, StoredTurn
 from tertulia.store.backup import backup, check, restore
 from tertulia.store.study_base import is_study_owner

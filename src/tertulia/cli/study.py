@@ -13,7 +13,7 @@ from pydantic import Field
 
 from tertulia.cli.command import command
 from tertulia.cli.database import missing_file, open_database
-from tertulia.cli.output import out, plural, print_json, print_table, print_text
+from tertulia.cli.output import out, print_json, print_table, print_text
 from tertulia.cli.study_results import (
     DB,
     DB_HELP,
@@ -26,6 +26,7 @@ from tertulia.cli.study_results import (
 from tertulia.core.config import Cli, Config
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError, UsageError
+from tertulia.core.text import plural
 from tertulia.metrics.power import StudyPlan, VarianceComponents, components_from_pilot, plan_study, study_cost
 from tertulia.store import StudyStore
 from tertulia.study.config import StudyConfig
@@ -83,7 +84,7 @@ def check(settings: StudyFileConfig, *, as_json: bool) -> None:
     estimate = what_it_asks(config, units)
     if without := [bot for _, bot in missing if not _has_spec(config, bot)]:
         raise DataError(
-            f"{len(without)} responses are missing, and the bot {without[0]!r} has no 'spec' to generate them.",
+            f"Missing: {plural(len(without), 'response')}; the bot {without[0]!r} has no 'spec' to generate them.",
             hint='Add "responses": {bot: text} to the items, or a spec to [[bots]].',
         )
     if as_json:
@@ -99,7 +100,7 @@ class OpenConfig(StudyFileConfig):
 
     name: str | None = None
     """Name of the study; the file's name by default."""
-    db: str = Field(DB, description=DB_HELP)
+    db: str = Field(default=DB, description=DB_HELP)
     url: str = "http://127.0.0.1:8000"
     """Address of the server, for the link that is printed."""
 
@@ -169,7 +170,7 @@ class StudyNameConfig(Config):
 
     study: Annotated[str, Cli(argument=True)]
     """Name or id of the study."""
-    db: str = Field(DB, description=DB_HELP)
+    db: str = Field(default=DB, description=DB_HELP)
 
 
 @command(StudyNameConfig, file=False)
@@ -189,7 +190,7 @@ class StatusConfig(Config):
 
     study: Annotated[str | None, Cli(argument=True)] = None
     """Name or id of the study; all studies by default."""
-    db: str = Field(DB, description=DB_HELP)
+    db: str = Field(default=DB, description=DB_HELP)
 
 
 @command(StatusConfig, file=False)
@@ -237,7 +238,7 @@ class InviteConfig(StudyNameConfig):
 
     people: Annotated[tuple[str, ...], Cli("--name -n")] = ()
     """Names of invitations, such as a code per person; letters, digits, - and _."""
-    count: int = Field(1, ge=1, le=10_000)
+    count: int = Field(default=1, ge=1, le=10_000)
     """Make so many numbered invitations, if no names are given."""
     url: str = "http://127.0.0.1:8000"
     """Address of the server."""
@@ -266,23 +267,23 @@ class PlanConfig(Config):
     """A study of the database as pilot, or the TOML of a study that is planned."""
     question: str | None = None
     """Question to plan for; SSA or the first question with a number by default."""
-    half_width: float | None = Field(None, gt=0)
+    half_width: float | None = Field(default=None, gt=0)
     """Half the width of the interval of a bot's mean that is wished for."""
     effect: float | None = None
     """Difference of two bots' means that should be found."""
-    power: float = Field(0.8, gt=0, lt=1)
+    power: float = Field(default=0.8, gt=0, lt=1)
     """Probability of finding it."""
     raters: tuple[int, ...] = (10, 20, 40)
     """Numbers of raters to consider."""
     ratings: tuple[int, ...] = (1, 3, 5)
     """Numbers of ratings of each conversation (or item) to consider."""
-    conversation_variance: float | None = Field(None, ge=0)
+    conversation_variance: float | None = Field(default=None, ge=0)
     """Assumed variance between conversations; measured from the pilot if it is not given."""
-    rater_variance: float | None = Field(None, ge=0)
+    rater_variance: float | None = Field(default=None, ge=0)
     """Assumed variance between raters."""
-    residual_variance: float | None = Field(None, ge=0)
+    residual_variance: float | None = Field(default=None, ge=0)
     """Assumed variance of what is left."""
-    db: str = Field(DB, description=DB_HELP)
+    db: str = Field(default=DB, description=DB_HELP)
 
 
 ASSUMED = VarianceComponents(conversation=0.04, rater=0.02, residual=0.14)
@@ -347,7 +348,8 @@ def plan(settings: PlanConfig, *, as_json: bool) -> None:
         f"cost, {config.pay.currency}",
     )
     print_table(head, rows)
-    out.print("-: no number of conversations is enough, or fewer raters than ratings.", markup=False)
+    if any(row[2] == "-" for row in rows):
+        out.print("-: no number of conversations is enough, or fewer raters than ratings.", markup=False)
 
 
 def _plan(

@@ -19,6 +19,7 @@ from tertulia.cli.report import print_report
 from tertulia.core.config import Cli, Config, validate
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError, MissingFile, TertuliaError, UsageError, keeping
+from tertulia.core.text import plural
 from tertulia.judge.report import RunReport
 from tertulia.judge.runs import KIND, identified, save_run
 from tertulia.store import Database, StudyStore
@@ -107,7 +108,7 @@ class ReportStudyConfig(Config):
     out: Annotated[Path | None, Output("folder", same=_is_of_study)] = None
     """Write the report into this folder: report.html, report.md, report.json, the plots and all scores."""
     force: Force = False
-    db: str = Field(DB, description=DB_HELP)
+    db: str = Field(default=DB, description=DB_HELP)
 
 
 @command(ReportStudyConfig, file=False)
@@ -162,7 +163,7 @@ class ExportStudyConfig(Config):
     force: Force = False
     history: bool = False
     """Also write answers that were changed or undone."""
-    db: str = Field(DB, description=DB_HELP)
+    db: str = Field(default=DB, description=DB_HELP)
 
 
 @command(ExportStudyConfig, file=False)
@@ -193,7 +194,7 @@ def export(settings: ExportStudyConfig, *, as_json: bool) -> None:
     if as_json:
         print_json({"out": str(settings.out), "rows": count})
     else:
-        out.print(f"Wrote {count} answers to {settings.out}", markup=False)
+        out.print(f"Wrote {plural(count, 'answer')} to {settings.out}", markup=False)
 
 
 class ImportConfig(Config):
@@ -205,7 +206,7 @@ class ImportConfig(Config):
     """Format of the file: fed is FED's fed_data.json (Meena, Mitsuku and people, rated by five people each)."""
     name: str | None = None
     """Name of the study; the file's name by default."""
-    db: str = Field(DB, description=DB_HELP)
+    db: str = Field(default=DB, description=DB_HELP)
 
 
 @command(ImportConfig, file=False)
@@ -232,9 +233,10 @@ def import_ratings(settings: ImportConfig, *, as_json: bool) -> None:
     if as_json:
         print_json({"id": record.id, "name": name, "units": len(imported.units), "answers": answers})
         return
+    skipped = f"; left out: {plural(imported.skipped, 'answer')} without a number" if imported.skipped else ""
     out.print(
-        f"Imported {answers} answers by {len(imported.ratings)} raters about {len(imported.units)} units as {name};"
-        f" {imported.skipped} answers are no numbers and were left out.",
+        f"Imported {plural(answers, 'answer')} by {plural(len(imported.ratings), 'rater')} about"
+        f" {plural(len(imported.units), 'unit')} as {name}{skipped}.",
         markup=False,
     )
     for note in imported.notes:
@@ -276,7 +278,7 @@ class SimulateConfig(Config):
 
     file: Annotated[Path, Cli(argument=True)]
     """The study's TOML."""
-    raters: int = Field(10, ge=1, le=2000)
+    raters: int = Field(default=10, ge=1, le=2000)
     """How many raters take part."""
     seed: int = 0
     """Seed of the raters."""
@@ -339,7 +341,7 @@ def simulate(settings: SimulateConfig, *, as_json: bool) -> None:
     else:
         print_report(result, as_json=False)
         out.print(
-            f"With people, these {done} of {estimate.ratings} ratings by {len(raters)} raters would take"
+            f"With people, these {done} of {estimate.ratings} ratings by {plural(len(raters), 'rater')} would take"
             f" {minutes / 60:.1f} hours and cost {cost:.2f} {pay.currency}; the complete study costs"
             f" {estimate.cost:.2f} {estimate.currency}.",
             markup=False,

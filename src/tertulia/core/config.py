@@ -125,9 +125,9 @@ def load_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
 
 
-def save(config: Config, path: Path) -> None:
-    """Write the resolved config; reading it again gives the same one. TOML has no null, so None is left out."""
-    path.write_text(tomli_w.dumps(config.model_dump(mode="json", exclude_none=True)), encoding="utf-8")
+def to_toml(config: Config) -> str:
+    """The resolved config as TOML; reading it again gives the same one. TOML has no null, so None is left out."""
+    return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))
 
 
 def _config_error(

@@ -68,7 +68,7 @@ class SafetyConfig(Config):
     """A Hugging Face text classification model to use as well, by hub name or folder; none by default."""
     label: str = ""
     """Its label for unsafe texts, several separated by "|"; required if the model has more than two labels."""
-    threshold: float = Field(0.5, gt=0, lt=1)
+    threshold: float = Field(default=0.5, gt=0, lt=1)
     """A text is unsafe if the probability of such a label is at least this."""
 
     def load(self) -> "Judges":

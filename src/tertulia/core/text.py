@@ -225,3 +225,12 @@ _AUXILIARY = "is are was were do does did can could will would should have has a
 _INVERTED = frozenset(
     (verb, who) for verb in _AUXILIARY.split() for who in "you i we they he she it there this that".split()
 )
+
+
+def plural(count: int, noun: str, several: str = "") -> str:
+    """A count with its noun.
+
+    >>> plural(1, "dialogue"), plural(2, "dialogue"), plural(0, "reply", "replies"), plural(1200, "turn")
+    ('1 dialogue', '2 dialogues', '0 replies', '1200 turns')
+    """
+    return f"{count} {noun if count == 1 else several or f'{noun}s'}"

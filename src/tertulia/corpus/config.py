@@ -27,7 +27,7 @@ class ShowConfig(ReadConfig):
 
     part: SamplePart | None = None
     """Part of the sample to show; by default a little of each."""
-    limit: Annotated[int, Cli("--limit -n")] = Field(3, ge=1)
+    limit: Annotated[int, Cli("--limit -n")] = Field(default=3, ge=1)
     """How many dialogues or exchanges (or items of a part) to show."""
-    skip: int = Field(0, ge=0)
+    skip: int = Field(default=0, ge=0)
     """How many to skip first."""

@@ -43,9 +43,9 @@ class DedupConfig(DeriveConfig):
     on: Literal["dialogue", "reply"] = "dialogue"
     """What must be similar: all turns, or the last turn alone. Mined pairs of one thread share their context: for
     these, `reply` is what removes repetitions."""
-    threshold: float = Field(0.7, gt=0, le=1)
+    threshold: float = Field(default=0.7, gt=0, le=1)
     """Jaccard similarity of word 3-grams from which on two texts are similar."""
-    min_words: int = Field(4, ge=1)
+    min_words: int = Field(default=4, ge=1)
     """Texts of fewer words are never removed: "thanks a lot" is not a duplicate but a habit."""
 
 

@@ -19,13 +19,13 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import BeforeValidator, Field, field_validator
 
 from tertulia import __version__, sample
-from tertulia.artefacts.files import exclusive_lock, read_json, remove_unfinished, sha256_of
+from tertulia.artefacts.files import exclusive_lock, read_json, remove_unfinished, save_config, sha256_of
 from tertulia.artefacts.folders import DiskFolder, Folder, open_folder, read_json_from, write_json_to
 from tertulia.artefacts.manifest import MANIFEST
 from tertulia.artefacts.outputs import Output
 from tertulia.artefacts.stores import is_url
 from tertulia.core.codec import Problems, message_from_json
-from tertulia.core.config import Cli, save
+from tertulia.core.config import Cli
 from tertulia.core.dialogue import Json, Message
 from tertulia.core.errors import DataError, Interrupted, UsageError
 from tertulia.core.progress import Progress, Silent
@@ -90,11 +90,11 @@ class MineConfig(MiningRules):
     author, text and time."""
     keep: tuple[str, ...] = ()
     """Further fields of a reply to keep with its pair, e.g. score,subreddit; from its record or the record's meta."""
-    vocabulary: int = Field(8000, ge=300)
+    vocabulary: int = Field(default=8000, ge=300)
     """Maximum number of subwords to learn; a small corpus yields fewer."""
     subwords: Path | None = None
     """SentencePiece model to count subwords with, instead of learning one."""
-    sample: int = Field(100_000, ge=1)
+    sample: int = Field(default=100_000, ge=1)
     """Approximate number of texts to learn subwords from."""
     seed: int = 0
     """Random seed of that sample."""
@@ -110,7 +110,7 @@ class MineConfig(MiningRules):
     """A Hugging Face text classification model that judges safety beside the lexicon, by hub name or folder; slow."""
     label: str = ""
     """Its label for unsafe texts, several separated by "|"; required if the model has more than two labels."""
-    threshold: float = Field(0.5, gt=0, lt=1)
+    threshold: float = Field(default=0.5, gt=0, lt=1)
     """A message is unsafe if the probability of such a label is at least this."""
     edits: bool = True
     """Reddit: keep only the text before an edit note."""
@@ -134,14 +134,14 @@ class MineConfig(MiningRules):
     object store."""
     address: str | None = None
     """Address of the Ray cluster; by default a local one is started."""
-    workers: int | None = Field(None, ge=1)
+    workers: int | None = Field(default=None, ge=1)
     """Number of processes; by default one per core, and none for a small input."""
-    buckets: int | None = Field(None, ge=1, le=100_000)
+    buckets: int | None = Field(default=None, ge=1, le=100_000)
     """Number of shards for the threads; by default chosen by the size of the input and --worker-memory."""
-    worker_memory: int = Field(MEMORY >> 20, ge=64)
+    worker_memory: int = Field(default=MEMORY >> 20, ge=64)
     """Megabytes that a worker may use for a part of the input or a bucket; more means fewer and larger working
     files."""
-    block_bytes: int = Field(16 << 20, ge=1)
+    block_bytes: int = Field(default=16 << 20, ge=1)
     """Bytes of input parsed at a time; each worker needs about twelve times as much memory."""
 
     @field_validator("keep", mode="before")
@@ -289,7 +289,7 @@ def _finish(config: MineConfig, out: Folder, progress: Progress) -> None:
             progress.step("Writing dialogues")
             write_parquet(read_pairs(config.out), config.out / DIALOGUES)
     with out.write("config.toml") as file:
-        save(config, file)
+        save_config(config, file)
     if isinstance(config.out, Path):
         write_card(config.out)
     else:

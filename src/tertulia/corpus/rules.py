@@ -56,19 +56,19 @@ its marks alone; marks and judges; nobody."""
 class MiningRules(Config):
     """The thresholds of the mining rules."""
 
-    min_subwords: int = Field(2, ge=0)
+    min_subwords: int = Field(default=2, ge=0)
     """Remove messages with fewer subwords."""
-    max_subwords: int = Field(128, ge=1, lt=65_535)
+    max_subwords: int = Field(default=128, ge=1, lt=65_535)
     """Remove messages with more subwords."""
-    min_letters: float = Field(0.70, ge=0, le=1)
+    min_letters: float = Field(default=0.70, ge=0, le=1)
     """Minimum share of letters among a message's characters, spaces included."""
-    max_repeats: int = Field(100, ge=1)
+    max_repeats: int = Field(default=100, ge=1)
     """Remove texts that occur more often than this in the corpus."""
-    overlap_n: int = Field(3, ge=1)
+    overlap_n: int = Field(default=3, ge=1)
     """Length of the word n-grams compared with the parent."""
-    max_overlap: float = Field(0.60, ge=0, le=1)
+    max_overlap: float = Field(default=0.60, ge=0, le=1)
     """Maximum share of a message's n-grams that may also occur in its parent."""
-    context: int = Field(7, ge=1)
+    context: int = Field(default=7, ge=1)
     """How many ancestors to keep as the context of a reply."""
 
 

@@ -53,7 +53,7 @@ class WorkerConfig(Config):
     """Where to run: in processes on this machine, or on a Ray cluster with a shared disk."""
     address: str | None = None
     """Address of the Ray cluster; by default a local one is started."""
-    workers: int | None = Field(None, ge=1)
+    workers: int | None = Field(default=None, ge=1)
     """Number of processes; by default one per core, and none for a small corpus."""
 
 

@@ -53,7 +53,7 @@ class SplitConfig(ReadConfig, WorkerConfig):
     """Shares of train, valid and test."""
     seed: int = 0
     """Random seed."""
-    near: float = Field(0.7, gt=0, le=1)
+    near: float = Field(default=0.7, gt=0, le=1)
     """A dialogue of valid or test counts as a near-duplicate if it is at least this similar to one in train."""
     drop_near: bool = False
     """Drop near-duplicates from valid and test instead of only counting them."""

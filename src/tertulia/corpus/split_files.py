@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tertulia.artefacts.files import save_config
 from tertulia.core.codec import Problems
-from tertulia.core.config import save
 from tertulia.core.errors import UsageError
 from tertulia.core.progress import Progress, Silent
 from tertulia.corpus.card import licence_of, write_card
@@ -67,7 +67,7 @@ def split_corpus(config: SplitConfig, progress: Progress | None = None) -> Split
         files = _split_written(written, config, engine, progress)
         if config.force:
             _remove_other_endings(config)
-        save(config, config.out / "config.toml")
+        save_config(config, config.out / "config.toml")
         _record(config, files, sum(written.counts))
     return files
 

@@ -36,14 +36,14 @@ class TestSetConfig(ReadConfig):
     reply and once with a false one. The options below, other than the seed, then do not matter."""
     version: Literal[1, 2] = 1
     """Version of the Ubuntu corpus whose rule for context lengths to use."""
-    max_context: int = Field(20, ge=4)
+    max_context: int = Field(default=20, ge=4)
     """Version 1: the parameter C, the target for the longest context. Version 2: contexts have at most this minus two
     turns, as in the authors' script."""
-    distractors: int = Field(9, ge=1, le=999)
+    distractors: int = Field(default=9, ge=1, le=999)
     """Number of false replies per true reply."""
     hard: bool = False
     """Draw distractors from the replies most similar to the true one instead of from all replies."""
-    pool: int = Field(50, ge=1)
+    pool: int = Field(default=50, ge=1)
     """With --hard: how many of the most similar replies to draw from."""
     seed: int = 0
     """Random seed."""

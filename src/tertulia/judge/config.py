@@ -138,7 +138,7 @@ class TurnJudgeConfig(JudgeConfig):
 class PersonaJudgeConfig(TurnJudgeConfig):
     """A judge of turns that can do with fewer of them."""
 
-    limit: int | None = Field(None, ge=1)
+    limit: int | None = Field(default=None, ge=1)
     """Evaluate at most this many replies, drawn at random; useful for slow bots."""
 
 
@@ -147,20 +147,20 @@ class RankSettings(PersonaJudgeConfig):
 
     data: str = "sample"
     """A file or folder of dialogues, a test set made by `corpus testset`, or `sample`."""
-    candidates: int = Field(20, ge=2, le=1000)
+    candidates: int = Field(default=20, ge=2, le=1000)
     """Number of candidates, the true reply included; a test set has its own."""
     hard: Annotated[bool, Cli("--hard/--random")] = False
     """Use distractors that are similar to the true reply instead of random ones."""
     published: Annotated[bool, Cli("--published/--drawn")] = False
     """Rank the candidates that come with the data, as in ParlAI's Persona-Chat, instead of drawing distractors."""
-    metrics: Annotated[Strings, Cli("--metric")] = Field(("hits@1", "hits@5", "mrr"), min_length=1)
+    metrics: Annotated[Strings, Cli("--metric")] = Field(default=("hits@1", "hits@5", "mrr"), min_length=1)
     """Ranking metrics, one per option: hits@K, recall@K, 1inM (recall@1 among M candidates), mrr, or a plugin's."""
 
 
 class RankConfig(RankSettings):
     """Which bots are ranked, and what is reported."""
 
-    bots: Annotated[Strings, Cli(argument=True)] = Field(("tfidf", "generic"), min_length=1)
+    bots: Annotated[Strings, Cli(argument=True)] = Field(default=("tfidf", "generic"), min_length=1)
     """Bots to judge; the first is the baseline that the others are compared with."""
     by_length: Annotated[bool, Cli("--by-length/--together")] = False
     """Also break the results down by the number of turns before the reply."""
@@ -179,9 +179,9 @@ class PerplexityConfig(PersonaJudgeConfig):
     speaker: str | None = None
     """Evaluate only turns of this speaker, or `all`. By default all; in Persona-Chat the second speaker, as in its
     paper."""
-    limit: int | None = Field(None, ge=1)
+    limit: int | None = Field(default=None, ge=1)
     """Compute perplexity on at most this many dialogues, drawn at random."""
-    replies: int = Field(0, ge=0)
+    replies: int = Field(default=0, ge=0)
     """Generate replies in this many contexts, drawn at random, and compare them with the human ones; 0 for none."""
     metrics: Annotated[Strings, Cli("--metric")] = ()
     """Metrics of generated replies, one per option: f1, distinct-N, or a plugin's. By default f1, and with --vectors
@@ -190,11 +190,11 @@ class PerplexityConfig(PersonaJudgeConfig):
     """Preset for decoding replies: meena-base or meena-full."""
     method: str | None = None
     """Decoding method: sample, greedy, beam or sample-and-rank; greedy unless a preset is given."""
-    ranked: int = Field(0, ge=0)
+    ranked: int = Field(default=0, ge=0)
     """Also rank by likelihood, for this many replies, with the same distractors as `judge rank`; 0 for none."""
-    candidates: int = Field(20, ge=2, le=1000)
+    candidates: int = Field(default=20, ge=2, le=1000)
     """Number of candidates to rank, the true reply included."""
-    importance_samples: int = Field(20, ge=1)
+    importance_samples: int = Field(default=20, ge=1)
     """Importance samples per likelihood, for models with latent variables."""
     vectors: Path | None = None
     """Word vectors (GloVe's text format, or .npz) for the embedding metrics: average, extrema and greedy."""
@@ -207,7 +207,7 @@ class RepliesConfig(TurnJudgeConfig):
 
     bots: Annotated[Strings, Cli(argument=True)] = ()
     """Bots to judge, of any kind; the first is the baseline that the others are compared with."""
-    replies: int = Field(100, ge=1)
+    replies: int = Field(default=100, ge=1)
     """Generate replies in this many contexts, drawn at random; all bots get the same ones."""
     given: Path | None = None
     """Judge the replies of this file instead: JSON lines with `context` (a list of turns), `reply` and, if there are
@@ -233,19 +233,19 @@ class SamplesConfig(Config):
     """A sentence of the model's persona; repeat the option for more."""
     preset: Literal["meena-base", "meena-full"] = "meena-base"
     """Sample from all tokens at temperature 0.88 (base) or from the top 40 at 1 (full); options of RUN override it."""
-    samples: int = Field(20, ge=1, le=10_000)
+    samples: int = Field(default=20, ge=1, le=10_000)
     """Number of samples per prompt."""
-    beams: int = Field(10, ge=1, le=1000)
+    beams: int = Field(default=10, ge=1, le=1000)
     """Number of beams in beam search."""
-    best: int = Field(10, ge=1)
+    best: int = Field(default=10, ge=1)
     """How many of the best replies to show."""
     sweep: bool = False
     """Also compare several numbers of samples."""
     sizes: Annotated[tuple[Annotated[int, Field(ge=1, le=10_000)], ...], BeforeValidator(comma_separated)] = Field(
-        (1, 20, 400), min_length=1
+        default=(1, 20, 400), min_length=1
     )
     """With --sweep: the numbers of samples, separated by commas."""
-    times: int = Field(1, ge=1)
+    times: int = Field(default=1, ge=1)
     """With --sweep: how often to answer each prompt, each time with another seed."""
     seed: int = 0
     """Random seed."""
@@ -259,11 +259,11 @@ class ProfileConfig(JudgeConfig):
 
     data: str = "sample"
     """A file or folder of dialogues with personas, or `sample`."""
-    candidates: int = Field(101, ge=2)
+    candidates: int = Field(default=101, ge=2)
     """Number of candidate profiles, the true one included; all of them if the data has fewer."""
     wording: Wording = "original"
     """Wording of the personas."""
-    utterances: int = Field(8, ge=1)
+    utterances: int = Field(default=8, ge=1)
     """Maximum number of utterances: the error rate is computed for the first 1, 2, ... of them."""
 
 

@@ -19,6 +19,7 @@ from tertulia.core.dialogue import Dialogue, Json, Turn
 from tertulia.core.errors import DataError, UsageError
 from tertulia.core.progress import Progress, Silent
 from tertulia.core.score import Score
+from tertulia.core.text import plural
 from tertulia.corpus.identity import describe_paths
 from tertulia.corpus.load import load_dialogues
 from tertulia.judge.config import JudgeConfig, Strings
@@ -71,7 +72,7 @@ class ConversationsConfig(JudgeConfig):
     """What a row of the results is. By default a bot where conversations name one, else a file."""
     speaker: str | None = None
     """Judge the turns of this speaker only."""
-    limit: int | None = Field(None, ge=1)
+    limit: int | None = Field(default=None, ge=1)
     """Judge at most this many conversations of each file, the first ones."""
 
 
@@ -332,6 +333,6 @@ def _describe(subject: str, conversations: Sequence[JudgedConversation]) -> Subj
 def _note(conversations: Sequence[JudgedConversation]) -> str:
     everybody = sum(all(one.example.judged[1:]) for one in conversations)
     return (
-        f"{len(conversations)} conversations; in {everybody} of them every speaker is judged (self-play, or no bot"
-        " named), and each is the other's user; 95 % intervals by bootstrap over conversations."
+        f"{plural(len(conversations), 'conversation')}; in {everybody} of them every speaker is judged (self-play, or"
+        " no bot named), and each is the other's user; 95 % intervals by bootstrap over conversations."
     )

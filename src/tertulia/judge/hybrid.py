@@ -84,7 +84,7 @@ class HybridConfig(Config):
     """Save the model fitted on all bots in this folder."""
     apply: Path | None = None
     """Apply the model of this folder to --selfplay or --metrics instead of fitting one."""
-    resamples: int = Field(1000, ge=100)
+    resamples: int = Field(default=1000, ge=100)
     """Resamples of the bootstrap."""
     seed: int = 0
     """Random seed."""
@@ -129,11 +129,35 @@ class HybridData:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class HybridOutcome:
+    """What was computed. Nothing is saved yet, so that it can be shown whatever happens to files."""
+
+    run: JudgedRun
+    data: HybridData | None = None
+    """What it was fitted on; None if a saved model was applied."""
+
+    def save_model(self, config: HybridConfig) -> None:
+        """Save the model fitted on all bots, if the config names a folder for it."""
+        if config.model is None or (data := self.data) is None:
+            return
+        model = fit(data.rows, data.ratings, data.features, data.bots, method=config.method, clusters=data.clusters)
+        sources = _sources(config.model_copy(update={"selfplay": None}))
+        save_hybrid(model, config.model, aspect=data.aspect, bots=sorted(set(data.bots)), sources=sources)
+
+
 def run_hybrid(config: HybridConfig, progress: Progress | None = None) -> JudgedRun:
-    """Fit and report the hybrid metric, or apply a saved one."""
+    """Fit and report the hybrid metric, and save its model, or apply a saved one."""
+    outcome = compute_hybrid(config, progress)
+    outcome.save_model(config)
+    return outcome.run
+
+
+def compute_hybrid(config: HybridConfig, progress: Progress | None = None) -> HybridOutcome:
+    """Fit the hybrid metric, or apply a saved one."""
     progress = progress or Silent()
     if config.apply is not None:
-        return apply_hybrid(config, progress)
+        return HybridOutcome(apply_hybrid(config, progress))
     if config.ratings is None or not config.metrics:
         raise UsageError(
             "A hybrid metric is fitted on ratings and metrics.",
@@ -143,12 +167,7 @@ def run_hybrid(config: HybridConfig, progress: Progress | None = None) -> Judged
     selfplay = load_run(config.selfplay) if config.selfplay else None
     data = read_hybrid_data(config, selfplay)
     progress.step("Fitting", total=len(FIT_METHODS))
-    run = judge_hybrid(data, selfplay, config, progress)
-    if config.model is not None:
-        model = fit(data.rows, data.ratings, data.features, data.bots, method=config.method, clusters=data.clusters)
-        fitted_on = config.model_copy(update={"selfplay": None})
-        save_hybrid(model, config.model, aspect=data.aspect, bots=sorted(set(data.bots)), sources=_sources(fitted_on))
-    return run
+    return HybridOutcome(judge_hybrid(data, selfplay, config, progress), data)
 
 
 def read_hybrid_data(config: HybridConfig, selfplay: JudgedRun | None = None) -> HybridData:

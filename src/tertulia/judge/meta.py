@@ -23,6 +23,7 @@ from tertulia.core.dialogue import Dialogue, Json, Turn
 from tertulia.core.errors import DataError, UnknownName, UsageError
 from tertulia.core.progress import Progress, Silent
 from tertulia.core.score import Score
+from tertulia.core.text import plural
 from tertulia.corpus.identity import describe_artefacts
 from tertulia.judge.config import RUN_FOLDER, Strings
 from tertulia.judge.conversations import conversation_example
@@ -79,7 +80,7 @@ class MetaConfig(Config):
     """Also measure what was said up to each rated reply, the reply included, by the metrics of conversations."""
     resource: dict[str, str] = Field(default_factory=dict)
     """What metrics need, if not the default, such as sentences=hf:NAME or word_vectors=FILE."""
-    resamples: int = Field(1000, ge=100)
+    resamples: int = Field(default=1000, ge=100)
     """Resamples of the bootstrap."""
     seed: int = 0
     """Random seed."""
@@ -125,7 +126,7 @@ def named_metrics(names: Sequence[str], ratings: RatedSet, *, so_far: bool = Fal
         if not units.get(metric.unit):
             raise UsageError(
                 f"{metric.name!r} is a metric of unit {metric.unit!r}; {ratings.name} has no rated units of that kind.",
-                hint=f"It has {len(ratings.replies)} replies and {len(ratings.conversations)} conversations.",
+                hint=f"It has {_extent(ratings)}.",
             )
         if metric.reduction != "mean":
             raise UsageError(
@@ -414,15 +415,19 @@ def _mean(values: Iterable[float]) -> float:
     return sum(known) / len(known) if known else math.nan
 
 
+def _extent(ratings: RatedSet) -> str:
+    replies = plural(len(ratings.replies), "reply", "replies")
+    return f"{replies} and {plural(len(ratings.conversations), 'conversation')}"
+
+
 def _notes(ratings: RatedSet) -> list[str]:
     notes = [
-        f"{ratings.name}: {len(ratings.replies)} replies and {len(ratings.conversations)} conversations of"
-        f" {len(ratings.systems)} systems; ratings are means over raters; intervals draw whole conversations (or"
-        " contexts), those of systems are Fisher's.",
+        f"{ratings.name}: {_extent(ratings)} of {plural(len(ratings.systems), 'system')}; ratings are means"
+        " over raters; intervals draw whole conversations (or contexts), those of systems are Fisher's.",
         *ratings.notes,
     ]
     if ratings.skipped:
-        notes.append(f"{ratings.skipped} answers are no numbers (such as N/A) and are left out.")
+        notes.append(f"Left out: {plural(ratings.skipped, 'answer')} without a number, such as N/A.")
     return notes
 
 

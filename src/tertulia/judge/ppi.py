@@ -43,7 +43,7 @@ class PpiConfig(Config):
     """The judged run of a study (`study report --out`): people's labels of a random part of the units."""
     judge: Path
     """The judged run of an automatic judge (`judge llm --out`) on all units."""
-    power: float | None = Field(None, ge=0, le=1)
+    power: float | None = Field(default=None, ge=0, le=1)
     """How much of the judge to use: 0 is people alone, 1 plain PPI. By default tuned to the narrowest interval."""
     allow_unmatched: bool = False
     """Leave out units that people labelled and the judge did not, instead of refusing them."""

@@ -18,7 +18,7 @@ from tertulia.core.dialogue import Dialogue
 from tertulia.core.errors import DataError
 from tertulia.core.progress import Progress, Silent
 from tertulia.core.score import Score
-from tertulia.core.text import squash, words
+from tertulia.core.text import plural, squash, words
 from tertulia.corpus.load import load_dialogues
 from tertulia.judge.config import ProfileConfig, Wording
 from tertulia.judge.runs import JudgedItem, JudgedRun, Subject, describe_config, unique_ids
@@ -100,7 +100,7 @@ def predict_profiles(dialogues: Sequence[Dialogue], config: ProfileConfig) -> Ju
         metrics={ERROR_RATE.name: ERROR_RATE.info},
         items=tuple(_items(tasks, profiles)),
         notes=(
-            f"{dialogue_count} dialogues; the true profile among {candidates}"
+            f"{plural(dialogue_count, 'dialogue')}; the true profile among {candidates}"
             f"{fewer if candidates < config.candidates else ''}; {config.wording} wording; seed {config.seed}; chance"
             f" error {chance:.3f}; 95 % intervals by bootstrap over dialogues.",
         ),

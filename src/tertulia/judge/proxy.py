@@ -49,7 +49,7 @@ class ProxyConfig(Config):
     """The setting of the metric, if it was measured in several."""
     names: dict[str, str] = Field(default_factory=dict)
     """Bots that are called differently in the two runs: name of the first run=name of the second."""
-    resamples: int = Field(2000, ge=100)
+    resamples: int = Field(default=2000, ge=100)
     """Resamples of the bootstrap."""
     seed: int = 0
     """Random seed."""

@@ -14,6 +14,7 @@ from tertulia.core.codec import Problems
 from tertulia.core.errors import BotError, UsageError
 from tertulia.core.progress import Progress, Silent
 from tertulia.core.score import Score
+from tertulia.core.text import plural
 from tertulia.corpus.candidates import RankTask
 from tertulia.judge.config import OWN, PersonaSetting, RankConfig, RankSettings, planned
 from tertulia.judge.paper_tables import RANK_PLANS
@@ -193,8 +194,9 @@ def _data_note(config: RankConfig, tasks: Sequence[RankTask], *, published: bool
     drawn = "a random sample" if config.limit == len(tasks) else "all there are"
     kind = "as published with the data" if published else f"drawn from the same set, {_kind(config)}"
     return (
-        f"{len(tasks)} replies{of} among {among} in {config.source} ({drawn}), distractors {kind}; chance hits@1"
-        f" {details['chance']:.3f}; 95 % intervals by bootstrap over dialogues; seed {config.seed}."
+        f"{plural(len(tasks), 'reply', 'replies')}{of} among {among} in {config.source} ({drawn}), distractors"
+        f" {kind}; chance hits@1 {details['chance']:.3f}; 95 % intervals by bootstrap over dialogues; seed"
+        f" {config.seed}."
     )
 
 
@@ -207,7 +209,7 @@ def _missing_notes(tasks: Sequence[RankTask], settings: Sequence[PersonaSetting]
     counts = {setting: len(fitting(tasks, setting)) for setting in settings}
     absent = [f"persona {s}: the data has no such personas, n = 0." for s, count in counts.items() if count == 0]
     return absent + [
-        f"persona {s}: only the {count} replies that have such personas."
+        f"persona {s}: only what has such personas: {plural(count, 'reply', 'replies')}."
         for s, count in counts.items()
         if 0 < count < len(tasks)
     ]

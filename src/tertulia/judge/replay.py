@@ -24,6 +24,7 @@ from tertulia.core.errors import DataError, UsageError
 from tertulia.core.progress import Progress, Silent
 from tertulia.core.reply import Ask, Reply
 from tertulia.core.score import Score
+from tertulia.core.text import plural
 from tertulia.corpus.load import load_dialogues
 from tertulia.judge.config import RUN_FOLDER, Strings
 from tertulia.judge.conversations import bots_of
@@ -55,10 +56,10 @@ class ReplayConfig(Config):
     """The bot to swap in: name[:path or model][?option=value&...]."""
     each: bool = False
     """Ask it for the next reply at every turn of the original bot."""
-    from_turn: int | None = Field(None, ge=2)
+    from_turn: int | None = Field(default=None, ge=2)
     """Swap it in from this turn on (the first turn of a conversation is 1): its reply takes the place of the first turn
     of the original bot from there on."""
-    turns: int | None = Field(None, ge=1)
+    turns: int | None = Field(default=None, ge=1)
     """With --from-turn and --partner: how many turns to go on; by default as many as the original has."""
     partner: str | None = None
     """With --from-turn: the bot that speaks for the other side from then on. Without it, one reply is compared."""
@@ -67,7 +68,7 @@ class ReplayConfig(Config):
     speaker."""
     split: str = ""
     """The split of a folder to use; empty for all."""
-    limit: int | None = Field(None, ge=1)
+    limit: int | None = Field(default=None, ge=1)
     """Replay at most this many conversations, the first ones."""
     metrics: Annotated[Strings, Cli("--metric")] = ()
     """Metrics of replies or of conversations, one per option. By default lengths, diversity and repetition."""
@@ -347,14 +348,15 @@ def _notes(
     same = sum(pair.original[0].text == pair.replay[0].text for pair in pairs)
     went_on = f", going on with {config.partner} for the other side" if config.partner else ", one reply each"
     yield (
-        f"{len(points)} turns of {len(dialogues)} conversations, replayed with {config.bot}{went_on}."
-        f" In {same} of them it says what the original said."
+        f"{plural(len(points), 'turn')} of {plural(len(dialogues), 'conversation')}, replayed with"
+        f" {config.bot}{went_on}. In {same} of them it says what the original said."
     )
     known = sum(
         isinstance(p.dialogue.turns[p.position].meta.get("provenance"), Mapping)
         and p.dialogue.turns[p.position].meta["provenance"].get("seed") is not None
         for p in points
     )
-    yield f"The seed of the original turn is known for {known} of {len(points)} turns; the others have new ones."
+    turns = plural(len(points), "turn")
+    yield f"The seed of the original turn is known for {known} of {turns}; the others have new ones."
     if without := len(dialogues) - len({point.dialogue.id for point in points}):
-        yield f"{without} conversations have no such turn."
+        yield f"Without such a turn: {plural(without, 'conversation')}."

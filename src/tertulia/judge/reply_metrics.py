@@ -193,7 +193,7 @@ def _metrics(config: RepliesConfig, *, has_references: bool) -> list[Metric]:
         if missing := [name for name in metric.needs if name not in RESOURCES]:
             raise UsageError(
                 f"{metric.name!r} needs {', '.join(missing)}, which judge replies does not have.",
-                hint="Choose another --metric; docs/reply-scores.md lists them.",
+                hint="Choose another --metric; `tertulia metrics` lists them.",
             )
     return metrics
 

@@ -1,5 +1,6 @@
 """Several judged runs as one report: all figures, and every subject against a baseline on the units they share."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +10,9 @@ from pydantic import Field
 
 from tertulia.artefacts.outputs import Force, Output
 from tertulia.core.config import Cli, Config
-from tertulia.core.errors import UnknownName
+from tertulia.core.errors import UnknownName, UsageError
 from tertulia.core.estimate import Estimate
+from tertulia.core.text import plural
 from tertulia.judge.contamination import contamination_warnings
 from tertulia.judge.document import Document
 from tertulia.judge.inspect_log import is_log, read_log
@@ -55,6 +57,9 @@ def load_any(path: Path) -> JudgedRun:
 
 def compare_runs(config: ReportConfig) -> RunReport:
     """The report of one run, or of several together."""
+    for path, count in Counter(map(Path.resolve, config.runs)).items():
+        if count > 1:
+            raise UsageError(f"{path} is named {count} times.", hint="Name each run once.")
     runs = [load_any(path) for path in config.runs]
     if len(runs) == 1 and config.baseline is None:
         return report_run(runs[0], plots=config.out is not None or config.format == "html")
@@ -69,7 +74,8 @@ def compare_runs(config: ReportConfig) -> RunReport:
     single = len(runs) == 1
     document = Document(
         title=TITLES.get(runs[0].verb, f"judge {runs[0].verb}") if single else "Judged runs compared",
-        lead=f"{len(runs)} runs, {len(subjects)} subjects; 95 % intervals, bootstrap over clusters.",
+        lead=f"{plural(len(runs), 'run')}, {plural(len(subjects), 'subject')}; 95 % intervals, bootstrap over"
+        " clusters.",
         sections=(
             figure_table(scores, figures),
             replace(pairs, notes=(*pairs.notes, *notes)),

@@ -22,6 +22,7 @@ from tertulia.core.config import Cli
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import UsageError
 from tertulia.core.progress import Progress, Silent
+from tertulia.core.text import plural
 from tertulia.corpus.candidates import RankTask
 from tertulia.corpus.load import load_dialogues
 from tertulia.judge.config import RankSettings, comma_separated
@@ -46,7 +47,7 @@ class CurveConfig(RankSettings):
     data: str = ""
     """A folder of dialogues with a training split and the split to judge on; by default the one in the recipe."""
     sizes: Annotated[tuple[Annotated[int, Field(ge=2)], ...], BeforeValidator(comma_separated)] = Field(
-        (100, 300, 1000, 3000), min_length=1
+        default=(100, 300, 1000, 3000), min_length=1
     )
     """Numbers of training dialogues, separated by commas."""
     out: Annotated[Path, Output("folder", "own", known_by=(CURVE,))] = Path("curve")
@@ -147,8 +148,8 @@ def _combined(config: CurveConfig, tasks: Sequence[RankTask], points: Mapping[in
         metrics={name: info for point in points.values() for name, info in point.metrics.items()},
         items=tuple(rank_items(tasks)),
         notes=(
-            f"{len(tasks)} replies among {len(tasks[0].candidates)} in {config.source}; persona: {persona}; 95 %"
-            f" intervals by bootstrap over dialogues; seed {config.seed}.",
+            f"{plural(len(tasks), 'reply', 'replies')} among {len(tasks[0].candidates)} in {config.source}; persona:"
+            f" {persona}; 95 % intervals by bootstrap over dialogues; seed {config.seed}.",
             "Training took " + ", ".join(f"{s:.0f} s on {size} dialogues" for size, s in seconds.items()) + ".",
         ),
         details=rank_details(tasks) | {"seconds": seconds},

@@ -8,8 +8,9 @@ from typing import Annotated
 from pydantic import Field
 
 from tertulia import sample
+from tertulia.artefacts.files import save_config
 from tertulia.artefacts.outputs import Output
-from tertulia.core.config import Config, save
+from tertulia.core.config import Config
 from tertulia.core.dialogue import Dialogue
 from tertulia.core.errors import TertuliaError
 from tertulia.core.estimate import Estimate
@@ -42,13 +43,13 @@ class DemoConfig(Config):
     """Folder for everything the demo creates."""
     host: str = "127.0.0.1"
     """Address to serve the chat page on at the end."""
-    port: int = Field(8000, ge=0, le=65535)
+    port: int = Field(default=8000, ge=0, le=65535)
     """Port to serve the chat page on; 0 picks a free one."""
     serve: bool = True
     """Whether to serve the chat page at the end."""
-    conversations: int = Field(2, ge=1)
+    conversations: int = Field(default=2, ge=1)
     """Number of conversations between the two bots."""
-    turns: int = Field(8, ge=2)
+    turns: int = Field(default=8, ge=2)
     """Number of turns in each conversation."""
     seed: int = 0
     """Random seed."""
@@ -86,7 +87,7 @@ def run_demo(config: DemoConfig, progress: Progress | None = None) -> DemoOutcom
     """Run all steps and save the results in the folder; `tertulia.lab.demo_report` writes the report."""
     progress = progress or Silent()
     config.out.mkdir(parents=True, exist_ok=True)
-    save(config, config.out / "config.toml")
+    save_config(config, config.out / "config.toml")
     mined = mine(MineConfig(out=config.out / "mined", max_repeats=DEMO_REPEATS, dialogues=True), progress)
     progress.step("Indexing the retrieval bot")
     indexed = demo_index(mined)

@@ -177,7 +177,7 @@ def metrics_named(names: tuple[str, ...], *, unit: Unit, verb: str) -> list[Metr
         if metric.unit != unit:
             raise UsageError(
                 f"{metric.name!r} is a metric of {_plural(metric.unit)}; {verb} computes metrics of {_plural(unit)}.",
-                hint="`docs/reference.md` lists all metrics with their units.",
+                hint="`tertulia metrics` lists all metrics with their units.",
             )
     return metrics
 

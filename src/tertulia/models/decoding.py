@@ -52,26 +52,26 @@ class DecodingConfig(Config):
 
     method: Method = "sample-and-rank"
     """`sample` (one draw), `greedy`, `beam`, or `sample-and-rank` (several draws, the most probable is used)."""
-    temperature: float = Field(1.0, ge=0, le=10)
+    temperature: float = Field(default=1.0, ge=0, le=10)
     """Sample from softmax(logits / temperature): lower is more predictable; 0 takes the most probable token."""
-    top_k: int = Field(0, ge=0)
+    top_k: int = Field(default=0, ge=0)
     """Sample from this many most probable tokens; 0 for the full vocabulary."""
-    top_p: float = Field(1.0, gt=0, le=1)
+    top_p: float = Field(default=1.0, gt=0, le=1)
     """Sample from the most probable tokens that together have this probability (the nucleus)."""
-    repetition_penalty: float = Field(1.0, ge=1, le=3)
+    repetition_penalty: float = Field(default=1.0, ge=1, le=3)
     """Makes tokens that are already in the reply less likely: positive logits are divided by it, negative ones are
     multiplied; 1 is off. Tokens of the prompt are not penalised. Beam search ignores it."""
-    samples: int = Field(20, ge=1, le=10_000)
+    samples: int = Field(default=20, ge=1, le=10_000)
     """How many turns sample-and-rank draws."""
-    beams: int = Field(4, ge=1, le=1000)
+    beams: int = Field(default=4, ge=1, le=1000)
     """Width of beam search."""
-    length_penalty: float = Field(1.0, ge=0, le=4)
+    length_penalty: float = Field(default=1.0, ge=0, le=4)
     """Beam search ranks by log P / length ** this: 0 for the sum, 1 for the mean, above favours long turns."""
     score: ScoreReduction = "mean"
     """How the other methods rank candidates: by log-probability per token, or by the sum, which favours short turns."""
-    min_tokens: int = Field(1, ge=0)
+    min_tokens: int = Field(default=1, ge=0)
     """A turn does not end before it has this many tokens."""
-    max_tokens: int = Field(40, ge=1, le=4096)
+    max_tokens: int = Field(default=40, ge=1, le=4096)
     """Most tokens of a turn, the end token included; a turn that has not ended by then is cut."""
     unknown: bool = False
     """Whether the token for unknown words may be generated."""

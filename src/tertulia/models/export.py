@@ -54,8 +54,9 @@ def export_run(config: ExportConfig) -> Export:
         )
     model = read_about(config.run).get("model")
     if model != FINETUNED:
+        content = f"contains a model of the kind {model!r}, which Hugging Face's library does not have"
         raise UsageError(
-            f"{config.run} contains a model of the kind {model!r}, which Hugging Face's library does not have.",
+            f"{config.run} {content if model else 'contains no model'}.",
             hint=f"Only runs of the recipe {FINETUNED} can be exported.",
         )
     folder = config.merged or config.adapter

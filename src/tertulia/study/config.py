@@ -33,7 +33,7 @@ class StudyBot(Config):
 class Consent(Config):
     """What participants agree to."""
 
-    version: str = Field("1", min_length=1, max_length=40)
+    version: str = Field(default="1", min_length=1, max_length=40)
     """Recorded with each consent; change it whenever the text changes."""
     text: Localised
     """The text."""
@@ -63,7 +63,7 @@ class AttentionCheck(Config):
     """The question."""
     answer: Answer
     """Its only right answer."""
-    every: int = Field(10, ge=1)
+    every: int = Field(default=10, ge=1)
     """Shown after every so many units."""
 
     @model_validator(mode="after")
@@ -89,13 +89,13 @@ class Codes(Config):
 class Pay(Config):
     """What participants earn, and how long they need."""
 
-    currency: str = Field("EUR", pattern=r"^[A-Z]{3}$")
+    currency: str = Field(default="EUR", pattern=r"^[A-Z]{3}$")
     """Currency code."""
-    per_hour: float = Field(12.0, ge=0)
+    per_hour: float = Field(default=12.0, ge=0)
     """Wage."""
-    minutes_per_unit: float = Field(1.0, gt=0)
+    minutes_per_unit: float = Field(default=1.0, gt=0)
     """How long one unit takes."""
-    minutes_overhead: float = Field(4.0, ge=0)
+    minutes_overhead: float = Field(default=4.0, ge=0)
     """How long consent, tutorial and training take."""
 
 
@@ -117,7 +117,7 @@ class StudyConfig(Config):
     """Title that participants see."""
     protocol: StudyProtocol
     """What participants do: judge fixed items, chat, or write."""
-    languages: tuple[Language, ...] = Field(("en",), min_length=1)
+    languages: tuple[Language, ...] = Field(default=("en",), min_length=1)
     """Languages that participants may choose; the first is the default."""
     bots: tuple[StudyBot, ...] = ()
     """The bots that are compared; empty for items that have responses of their own."""
@@ -125,31 +125,31 @@ class StudyConfig(Config):
     """JSON lines with contexts, responses, conversations, evidence or personas; relative to the study's file."""
     questions: tuple[Question, ...] = ()
     """The questions, in order."""
-    ratings_per_unit: int = Field(1, ge=1)
+    ratings_per_unit: int = Field(default=1, ge=1)
     """How many participants rate each unit."""
-    units_per_participant: int | None = Field(None, ge=1)
+    units_per_participant: int | None = Field(default=None, ge=1)
     """At most so many units per participant."""
-    conversations_per_bot: int = Field(1, ge=1)
+    conversations_per_bot: int = Field(default=1, ge=1)
     """Chats: conversations with each bot, or each pair of bots, if there are no items; else per item."""
     sides: Literal[1, 2] = 1
     """Whether one thing is judged at a time, or two side by side."""
     persona: Literal["none", "bot", "participant"] = "none"
     """Chats: who plays the personas of the items."""
-    min_turns: int = Field(0, ge=0)
+    min_turns: int = Field(default=0, ge=0)
     """Chats: turns of both sides before the participant may end the conversation."""
-    min_turns_up_to: int | None = Field(None, ge=0)
+    min_turns_up_to: int | None = Field(default=None, ge=0)
     """Chats: the minimum is drawn for each conversation between min_turns and this."""
-    max_turns: int | None = Field(None, ge=1)
+    max_turns: int | None = Field(default=None, ge=1)
     """Chats: turns of both sides after which the conversation ends."""
     opener: Localised | None = None
     """Chats: the first turn, in the name of the bot."""
-    max_words: int | None = Field(None, ge=1)
+    max_words: int | None = Field(default=None, ge=1)
     """Words of a message or a written text."""
-    copy_limit: int | None = Field(None, ge=1)
+    copy_limit: int | None = Field(default=None, ge=1)
     """Longest run of words that a message or a written text may have in common with the persona."""
-    lease_minutes: float = Field(60.0, gt=0)
+    lease_minutes: float = Field(default=60.0, gt=0)
     """How long a unit is kept for a participant who does nothing."""
-    reply_seconds: float | None = Field(None, ge=0)
+    reply_seconds: float | None = Field(default=None, ge=0)
     """Chats: show every reply after this many seconds, so that speed does not give a bot away."""
     instructions: Localised
     """What to do, shown beside the task."""
@@ -159,7 +159,7 @@ class StudyConfig(Config):
     """What participants agree to."""
     training: tuple[TrainingQuestion, ...] = ()
     """Questions that must all be answered correctly."""
-    training_attempts: int = Field(2, ge=1)
+    training_attempts: int = Field(default=2, ge=1)
     """Attempts at the training questions."""
     attention: tuple[AttentionCheck, ...] = ()
     """Checks of attention between units."""
@@ -173,9 +173,9 @@ class StudyConfig(Config):
     """What participants earn."""
     ends: AwareDatetime | None = None
     """When the study closes, with a time zone."""
-    max_participants: int | None = Field(None, ge=1)
+    max_participants: int | None = Field(default=None, ge=1)
     """How many participants may enrol."""
-    wait_seconds: float = Field(180.0, gt=0)
+    wait_seconds: float = Field(default=180.0, gt=0)
     """Pairing: how long a participant waits for a partner."""
     stopping: Stopping | None = None
     """When to stop early."""

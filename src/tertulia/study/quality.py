@@ -7,6 +7,7 @@ from statistics import median
 from typing import Literal
 
 from tertulia.core.dialogue import Json
+from tertulia.core.text import plural
 from tertulia.study.config import StudyConfig
 from tertulia.study.questions import Answer, is_asked
 
@@ -107,7 +108,7 @@ def _chosen_labels(config: StudyConfig, rating: RatedUnit) -> Iterable[tuple[str
 def _failed_attention(attention: Mapping[str, Sequence[bool]]) -> Iterable[QualityFlag]:
     for participant, passed in attention.items():
         if failures := sum(not one for one in passed):
-            yield QualityFlag(participant, "failed-attention", f"{failures} of {len(passed)} checks failed")
+            yield QualityFlag(participant, "failed-attention", f"{failures} of {plural(len(passed), 'check')} failed")
 
 
 def _duplicates(identities: Mapping[str, Collection[str]]) -> Iterable[QualityFlag]:

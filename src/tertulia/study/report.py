@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from tertulia.core.dialogue import Json
 from tertulia.core.estimate import Estimate
+from tertulia.core.text import plural
 from tertulia.judge.document import Plot, Section, short
 from tertulia.judge.report import RunReport, report_run
 from tertulia.judge.runs import JudgedItem, JudgedRun, Subject
@@ -78,7 +79,8 @@ def study_report(run: JudgedRun, labels: LabelSet, sections: Sequence[Section]) 
     others = [replace(section, detail=True) for section in plain.document.sections if section.title not in own]
     raters = {content["rater"] for content in labels.contents.values()}
     raters |= {writer for texts in labels.texts.values() for writer, _ in texts}
-    lead = f"{labels.labels} answers by {len(raters)} people about {len(labels.bots)} bots. "
+    people = plural(len(raters), "person", "people")
+    lead = f"{plural(labels.labels, 'answer')} by {people} about {plural(len(labels.bots), 'bot')}. "
     lead += "95 % intervals over conversations (or contexts) and raters, unless another level is given."
     document = replace(plain.document, title=title, lead=lead, sections=(*sections, *others))
     return replace(plain, document=document)

@@ -43,15 +43,15 @@ WRITTEN = ("Here the same thing is told differently.", "One could also put it li
 class RaterBias(Config):
     """How simulated raters differ from perfect ones."""
 
-    leniency: float = Field(0.5, ge=0)
+    leniency: float = Field(default=0.5, ge=0)
     """Standard deviation of leniency between raters, in logits."""
-    noise: float = Field(0.5, ge=0)
+    noise: float = Field(default=0.5, ge=0)
     """Standard deviation of single answers, in logits."""
-    laziness: float = Field(0.0, ge=0, le=1)
+    laziness: float = Field(default=0.0, ge=0, le=1)
     """Share of raters who always give the same answer."""
-    failed_attention: float = Field(0.0, ge=0, le=1)
+    failed_attention: float = Field(default=0.0, ge=0, le=1)
     """Probability of a wrong answer to a training question or an attention check."""
-    items: float = Field(1.0, ge=0)
+    items: float = Field(default=1.0, ge=0)
     """Standard deviation of what a bot's replies differ by, in logits: without it, raters agree by chance only."""
 
 

@@ -21,6 +21,7 @@ from itertools import combinations
 from tertulia.core.codec import dialogue_from_json, persona_from_json, read_lines
 from tertulia.core.dialogue import Dialogue, Evidence, Json, Turn
 from tertulia.core.errors import DataError
+from tertulia.core.text import plural
 from tertulia.study.config import HUMAN, StudyConfig
 
 
@@ -178,7 +179,7 @@ def _response_units(
     if missing or not line_up:
         where = "; ".join(f"item {item!r}, bot {bot!r}" for item, bot in missing[:3])
         raise DataError(
-            f"{len(missing)} responses are missing ({where})." if missing else "The items have no responses.",
+            f"Missing: {plural(len(missing), 'response')} ({where})." if missing else "The items have no responses.",
             hint="Add them to the items as \"responses\": {bot: text}, or give the bots a 'spec'.",
         )
     for item in items:

@@ -40,7 +40,7 @@ class DocumentsConfig(Config):
 
     documents: Path
     """A folder of .txt, .md and .jsonl files."""
-    passages: int = Field(3, ge=1, le=MAX_PASSAGES)
+    passages: int = Field(default=3, ge=1, le=MAX_PASSAGES)
     """How many passages to retrieve for a reply, at most."""
     search: SearchMethod = "hybrid"
     """How to search: by words and by meaning (`hybrid`), or by `words` alone, which needs no model."""

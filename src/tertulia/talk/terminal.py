@@ -19,6 +19,7 @@ from pydantic import Field
 from tertulia import __version__
 from tertulia.artefacts.outputs import Output
 from tertulia.core.config import Cli, Config
+from tertulia.core.describe import as_json, shown
 from tertulia.core.dialogue import Dialogue, Persona, Turn
 from tertulia.core.errors import DataError, TertuliaError, UnknownName, UsageError
 from tertulia.core.reply import Ask, Reply
@@ -371,15 +372,16 @@ def _candidate_rows(reply: Reply) -> list[tuple[str, ...]]:
 
 def _detail_rows(reply: Reply) -> list[tuple[str, str]]:
     provenance, usage = reply.provenance, reply.usage
+    settings = {key: shown(as_json(value)) for key, value in provenance.settings.items()}
     details = {
         "bot": provenance.bot,
         "checkpoint": provenance.checkpoint,
-        "settings": ", ".join(f"{key}={value}" for key, value in provenance.settings.items()),
+        "settings": ", ".join(f"{key} = {text}" for key, text in settings.items() if text),
         "seed": provenance.seed,
         "version": provenance.version,
         "time": f"{reply.seconds:.2f} s",
         "tokens": f"{usage.prompt} in the prompt, {usage.completion} generated" if usage else None,
-        "score": reply.score,
+        "score": f"{reply.score:.3f}" if reply.score is not None else None,
         "finish": reply.finish,
         "note": reply.note,
     }

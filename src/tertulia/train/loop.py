@@ -42,37 +42,37 @@ BEST = "best.pt"
 class LoopConfig(Config):
     """How a module is trained."""
 
-    epochs: int = Field(10, ge=1)
+    epochs: int = Field(default=10, ge=1)
     """Passes over the data, at most."""
-    max_steps: int | None = Field(None, ge=1)
+    max_steps: int | None = Field(default=None, ge=1)
     """Updates, at most; by default the epochs decide."""
     optimizer: Literal["adam", "adafactor"] = "adam"
     """Adam (with decoupled weight decay), or Adafactor (Shazeer and Stern 2018), which needs far less memory.
 
     Adafactor's learning rate is relative to the size of the weights, and never above 1 / sqrt(update).
     """
-    learning_rate: float = Field(1e-3, gt=0)
+    learning_rate: float = Field(default=1e-3, gt=0)
     """Peak learning rate."""
-    warmup: int = Field(0, ge=0)
+    warmup: int = Field(default=0, ge=0)
     """Updates of linear warm-up."""
-    hold: int = Field(0, ge=0)
+    hold: int = Field(default=0, ge=0)
     """Updates after the warm-up at the peak learning rate."""
     decay: Literal["none", "linear", "rsqrt"] = "linear"
     """After that: constant, linear decay to 3 % at the end, or the inverse square root of the update.
 
     Meena's schedule is a learning rate of 0.01, no warm-up, a hold of 10000 and rsqrt, with Adafactor.
     """
-    weight_decay: float = Field(0.0, ge=0)
+    weight_decay: float = Field(default=0.0, ge=0)
     """Weight decay."""
-    max_grad_norm: float = Field(1.0, gt=0)
+    max_grad_norm: float = Field(default=1.0, gt=0)
     """Gradients are clipped to this norm."""
-    accumulate: int = Field(1, ge=1)
+    accumulate: int = Field(default=1, ge=1)
     """Batches per update, in each process."""
-    validate_every: int | None = Field(None, ge=1)
+    validate_every: int | None = Field(default=None, ge=1)
     """Updates between validations; by default once per epoch."""
-    patience: int = Field(3, ge=1)
+    patience: int = Field(default=3, ge=1)
     """Stop after this many validations without improvement."""
-    save_seconds: float = Field(120.0, ge=0)
+    save_seconds: float = Field(default=120.0, ge=0)
     """Seconds between saved states, from which an interrupted run can be resumed."""
     seed: int = 0
     """Seed of all random numbers."""

@@ -49,7 +49,7 @@ class TrainOptions(Config):
     """Train again in a folder that has a run, or something else."""
     changes: Annotated[dict[str, str], Cli("--set")] = Field(default_factory=dict)
     """Change a setting of the recipe: learning_rate=0.001, model.d_model=128. `tertulia recipes NAME` lists them."""
-    seeds: int = Field(1, ge=1, le=1000)
+    seeds: int = Field(default=1, ge=1, le=1000)
     """Train so many times, with the seeds from the recipe's on, in OUT/seed-0, OUT/seed-1 and so on, and show mean and
     standard deviation of what was measured."""
 
@@ -87,8 +87,8 @@ def config_for(base: type[C], name: str, model: type[Config]) -> type[C]:
         f"{model.__name__.removesuffix('Config')}Recipe",
         __base__=base,
         __doc__=f"How {name} is trained.",
-        recipe=(only_name, Field(name, description=described["recipe"])),
-        model=(model, Field(model(), description=described["model"])),
+        recipe=(only_name, Field(default=name, description=described["recipe"])),
+        model=(model, Field(default=model(), description=described["model"])),
     )
 
 

@@ -14,8 +14,7 @@ from typing import TypeVar
 import torch
 from pydantic import Field
 
-from tertulia.artefacts.files import fingerprint
-from tertulia.core.config import save
+from tertulia.artefacts.files import fingerprint, save_config
 from tertulia.core.dialogue import Dialogue, Json, PersonaScope
 from tertulia.core.errors import UsageError
 from tertulia.core.progress import Progress
@@ -40,7 +39,7 @@ T = TypeVar("T")
 class TrainingConfig(LoopConfig, RecipeConfig):
     """What the recipes of all models have that the loop trains."""
 
-    threads: int = Field(1, ge=1)
+    threads: int = Field(default=1, ge=1)
     """CPU threads to compute with; on a busy machine one is fastest."""
 
 
@@ -53,16 +52,16 @@ class RunConfig(TrainingConfig):
     """The split to validate on, which decides when to stop."""
     persona: PersonaScope = "own"
     """Whose persona the model sees: none, own (of the speaker it replies for), their (of the partner), or both."""
-    revised_share: float = Field(0.0, ge=0, le=1)
+    revised_share: float = Field(default=0.0, ge=0, le=1)
     """Share of the dialogues whose personas are trained on in their revised wording, where they have one: less to copy
     from, more to understand. Data without any revised persona is refused."""
     speaker: str | None = None
     """Train on this speaker's side only; by default on every speaker's in turn."""
     valid_speaker: str | None = None
     """Validate on this speaker's side only."""
-    max_dialogues: int | None = Field(None, ge=1)
+    max_dialogues: int | None = Field(default=None, ge=1)
     """Train on this many dialogues only, drawn by the seed: for learning curves and quick experiments."""
-    valid_dialogues: int | None = Field(None, ge=1)
+    valid_dialogues: int | None = Field(default=None, ge=1)
     """Validate on this many dialogues, drawn by the seed; by default on all."""
 
 
@@ -155,7 +154,7 @@ def save_run(
         record["data"] = describe_data(config.data, getattr(config, "split", "") or None)
         folder = config.out
         files: list[str] = [*task.module.save(folder)]  # type: ignore[operator]
-        save(config.model_copy(update={"resume": False, "force": False}), folder / CONFIG)
+        save_config(config.model_copy(update={"resume": False, "force": False}), folder / CONFIG)
         (folder / RECORD).write_bytes((folder / PARTIAL / RECORD).read_bytes())
         plot_record(folder, goal=task.goal)
         files += [CONFIG, RECORD, PLOT, *(save_more(folder) if save_more else ())]

@@ -38,7 +38,7 @@ class KeyConfig(Config):
 
     key_sha256: str = Field(pattern="^[0-9a-f]{64}$")
     """SHA-256 of the key, in hexadecimal digits; the key itself is not kept."""
-    per_minute: int | None = Field(None, ge=1)
+    per_minute: int | None = Field(default=None, ge=1)
     """Maximum number of requests per minute with this key; unlimited if not given."""
     revoked: bool = False
     """Whether the key is no longer accepted."""
@@ -47,11 +47,11 @@ class KeyConfig(Config):
 class ServeConfig(Config):
     """What to serve, where, and within which limits."""
 
-    bots: Annotated[tuple[str, ...], Cli(argument=True)] = Field(("tfidf", "generic"), min_length=1)
+    bots: Annotated[tuple[str, ...], Cli(argument=True)] = Field(default=("tfidf", "generic"), min_length=1)
     """Specifications of the bots to serve, each optionally with a display name: `anna=tfidf:data.jsonl`."""
     host: str = "127.0.0.1"
     """Address to listen on; 0.0.0.0 accepts connections from other machines."""
-    port: int = Field(8000, ge=0, le=65535)
+    port: int = Field(default=8000, ge=0, le=65535)
     """Port to listen on; 0 picks a free one."""
     db: str = "sqlite:///tertulia.db"
     """Database for conversations: sqlite:///FILE or postgresql+psycopg://USER:PASSWORD@HOST/NAME."""
@@ -95,7 +95,7 @@ class ServeConfig(Config):
     session_secret: Secret = Field(default_factory=lambda: SecretStr(secrets.token_urlsafe(32)))
     """Signs the sessions of visitors who signed in; random by default, so that a restart ends them. Servers that share
     the load must share it (TERTULIA_SESSION_SECRET)."""
-    session_seconds: Annotated[int, Cli(hidden=True)] = Field(7 * 24 * 3600, ge=1)
+    session_seconds: Annotated[int, Cli(hidden=True)] = Field(default=7 * 24 * 3600, ge=1)
     """How long a visitor stays signed in."""
     setup_sha256: Annotated[str, Cli(hidden=True)] = ""
     """SHA-256 of the token in the link that creates the first account of a researcher; set when the server starts."""

@@ -7,10 +7,10 @@ with, and a manifest, written last, with a digest of every file and the training
 from collections.abc import Mapping
 from pathlib import Path
 
-from tertulia.artefacts.files import atomic_write, fingerprint, read_json, sha256_of, write_json
+from tertulia.artefacts.files import atomic_write, fingerprint, read_json, save_config, sha256_of, write_json
 from tertulia.artefacts.manifest import MANIFEST, Manifest, open_folder, read_manifest, seal
 from tertulia.artefacts.word_vectors import read_word_vectors, save_word_vectors
-from tertulia.core.config import Config, save, validate
+from tertulia.core.config import Config, validate
 from tertulia.core.dialogue import Json
 from tertulia.core.errors import DataError
 from tertulia.corpus.chatlogs.boosted_trees import BoostedTrees
@@ -27,7 +27,7 @@ def save_disentangler(model: Disentangler, folder: Path, *, config: Config, trai
     open_folder(folder)
     for stale in (*folder.glob("first.*.txt"), *folder.glob("second.*.txt"), folder / VECTORS):
         stale.unlink(missing_ok=True)
-    save(config, folder / CONFIG)
+    save_config(config, folder / CONFIG)
     write_json(folder / IDF, {"unseen": model.idf.unseen, "idf": dict(model.idf.idf)})
     model_files = [IDF]
     if model.idf.vectors:

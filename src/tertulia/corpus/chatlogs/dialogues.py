@@ -20,11 +20,11 @@ _END_MARKS = tuple(".!?…:;,)")
 class KeepRules(Config):
     """Which dialogues are kept; the defaults are those of Lowe et al. (2015, section 3.2)."""
 
-    min_turns: int = Field(3, ge=2)
+    min_turns: int = Field(default=3, ge=2)
     """Drop dialogues with fewer turns."""
-    one_sided_over: int = Field(5, ge=0)
+    one_sided_over: int = Field(default=5, ge=0)
     """Drop one-sided dialogues that have more utterances than this."""
-    max_share: float = Field(0.8, gt=0, le=1)
+    max_share: float = Field(default=0.8, gt=0, le=1)
     """A dialogue is one-sided if one user has more than this share of its utterances."""
     ignore: tuple[str, ...] = ()
     """Nick whose lines are ignored, such as a bot of the room; repeat the option for more."""

@@ -35,11 +35,11 @@ _MIN_PROB = 1e-9
 class CandidateWindow(Config):
     """How far the disentangler looks for candidates."""
 
-    window: int = Field(100, ge=1, le=1000)
+    window: int = Field(default=100, ge=1, le=1000)
     """How many utterances back a link may go."""
-    lookahead: int = Field(20, ge=0)
+    lookahead: int = Field(default=20, ge=0)
     """How many utterances ahead the features look."""
-    top_k: int = Field(12, ge=1)
+    top_k: int = Field(default=12, ge=1)
     """Number of candidates that the second pass scores again."""
 
 

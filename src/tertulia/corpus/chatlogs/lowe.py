@@ -28,7 +28,7 @@ from tertulia.corpus.chatlogs.log import Log
 class LoweRules(KeepRules):
     """The thresholds of the extraction."""
 
-    question_minutes: float = Field(3, ge=0)
+    question_minutes: float = Field(default=3, ge=0)
     """How old the initial question may be when it is answered, in minutes."""
 
 

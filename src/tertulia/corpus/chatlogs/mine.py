@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 from tertulia import __version__
-from tertulia.artefacts.files import write_json
+from tertulia.artefacts.files import save_config, write_json
 from tertulia.artefacts.outputs import Output
 from tertulia.core.codec import Problems
-from tertulia.core.config import Cli, load_toml, save
+from tertulia.core.config import Cli, load_toml
 from tertulia.core.dialogue import Dialogue, Json
 from tertulia.core.errors import DataError, UsageError
 from tertulia.core.progress import Progress, Silent
@@ -96,7 +96,7 @@ def mine_chatlogs(config: ChatlogConfig, progress: Progress | None = None) -> Ch
     write_parquet(chain([] if first is None else [first], dialogues), file)
     stats = totals.stats.stats() if not erase_again(config.out).records else chatlog_stats(read_parquet(file))
     outcome = ChatlogOutcome(stats, totals.dropped, totals.logs, totals.lines, file, totals.problems)
-    save(config, config.out / CONFIG)
+    save_config(config, config.out / CONFIG)
     record = outcome.as_json() | {"threads": config.threads, "model": fingerprint, "version": __version__}
     write_json(config.out / STATS, record)
     return outcome

@@ -419,7 +419,7 @@ class _Eraser:
         for file in lineage.unknown[:_MAX_UNKNOWN]:
             yield f"{file}: no record of what it was made from; if from this corpus, name it with --derived"
         if len(lineage.unknown) > _MAX_UNKNOWN:
-            yield f"{len(lineage.unknown) - _MAX_UNKNOWN} more such files near the corpus"
+            yield f"... and {len(lineage.unknown) - _MAX_UNKNOWN} more such near the corpus"
         if not lineage.is_complete:
             yield "some folders near the corpus, which are too many or too deep: name them with --look-in"
         if short := self.erased.short:

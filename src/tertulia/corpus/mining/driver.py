@@ -164,7 +164,11 @@ def _scatter(job: MiningJob, engine: Engine, progress: Progress, strict: bool) -
     problems = _problems(tasks, done, strict)
     if not sum(result.messages for result in done.values()):
         if problems.examples:
-            raise DataError(f"Cannot read a single message. {problems.examples[0]}.")
+            raise DataError(
+                f"Cannot read a single message. {problems.examples[0]}.",
+                hint="A message has id, author, text, parent and thread; other names of these: --field text=body."
+                " Dialogues need no mining: every command reads them as they are.",
+            )
         names = ", ".join(source.name for source in job.sources)
         raise DataError(f"There are no messages in {names}.", hint="Messages are records with an id and a text.")
     threadless = sum(result.threadless for result in done.values())

@@ -56,19 +56,24 @@ FILLERS = (
 """Words that a retelling adds without adding a fact worth the name."""
 
 
-class SilverConfig(ReadConfig):
-    """From what silver data is made, and how much."""
+class SilverBaseConfig(ReadConfig):
+    """From what silver data of any kind is made, and how much."""
 
     out: Annotated[Path, Output("file")] = Path("silver.jsonl")
     """File to write."""
     force: Force = False
-    per_label: int = Field(2000, ge=1)
+    per_label: int = Field(default=2000, ge=1)
     """Examples of each label."""
     seed: int = 0
     """Random seed."""
+
+
+class SilverConfig(SilverBaseConfig):
+    """Silver data for grounding, with or without a bot that writes more."""
+
     bot: str | None = None
     """A bot that writes more hallucinations, without the evidence or from other evidence: smollm2, for example."""
-    written: int = Field(300, ge=1)
+    written: int = Field(default=300, ge=1)
     """Replies that the bot writes."""
 
 

@@ -25,7 +25,7 @@ from tertulia.core.errors import DataError
 from tertulia.core.fact_words import NUMBERS, TENS, Fact, Kind, place_paths, terms
 from tertulia.core.facts import facts
 from tertulia.core.progress import Progress, Silent
-from tertulia.corpus.silver.generate import SilverConfig
+from tertulia.corpus.silver.generate import SilverBaseConfig
 
 EXCLUSIVE: tuple[Kind, ...] = ("job", "home", "age", "name", "marital", "diet", "hair")
 """Kinds of facts of which a person has one at a time."""
@@ -81,7 +81,7 @@ _MARITAL = {
 }
 
 
-class PersonaSilverConfig(SilverConfig):
+class PersonaSilverConfig(SilverBaseConfig):
     """From which personas silver data is made, and how much."""
 
 
@@ -121,7 +121,7 @@ Operation = Callable[[PersonaSentence, _Material, random.Random], str | None]
 
 
 def persona_pairs(
-    dialogues: Iterable[Dialogue], config: SilverConfig, *, progress: Progress | None = None
+    dialogues: Iterable[Dialogue], config: PersonaSilverConfig, *, progress: Progress | None = None
 ) -> list[Exchange]:
     """Labelled pairs as exchanges, the same number of each label, in random order."""
     bars = progress or Silent()

@@ -15,6 +15,7 @@ from tertulia.core.codec import Problems
 from tertulia.core.dialogue import Dialogue, Exchange, Turn
 from tertulia.core.errors import DataError, UsageError
 from tertulia.core.grounding import GroundingInput, GroundingLabel, attributable, parse_label
+from tertulia.core.text import plural
 from tertulia.corpus.load import SAMPLE, Located, load_located, recognise
 from tertulia.corpus.readers.base import content_id
 from tertulia.judge.conversations import By, JudgedConversation, file_names, judged_conversations
@@ -126,7 +127,7 @@ def _split(config: GroundingConfig, problems: Problems | None) -> LabelledSet | 
         units = unique_ids(one.unit for one in labelled)
         responses = tuple(one._replace(unit=unit) for one, unit in zip(labelled, units, strict=True))
         left_out = {"without a label": len(unlabelled), "without evidence": bare}
-        notes = tuple(f"{n} responses {why} were left out." for why, n in left_out.items() if n)
+        notes = tuple(f"Left out: {plural(n, 'response')} {why}." for why, n in left_out.items() if n)
         return LabelledSet(responses, frozenset(readers), notes)
     if bare and not (dialogues or unlabelled):
         raise DataError(
@@ -248,6 +249,9 @@ def people_set(labels: Sequence[PersonLabel]) -> LabelledSet:
             responses.append(LabelledResponse(unit, content_id(given.evidence), given, most[0], supported, most[0]))
     tied = len(by_unit) - len(responses)
     raters = len({one.rater for one in labels})
-    notes = [f"{len(labels)} labels by {raters} people of {len(by_unit)} responses; the label of most is the true one."]
-    notes += [f"{tied} responses without a majority have no true label." for _ in range(tied > 0)]
+    extent = (
+        f"{plural(len(labels), 'label')} by {plural(raters, 'person', 'people')} of {plural(len(by_unit), 'response')}"
+    )
+    notes = [f"{extent}; the label of most is the true one."]
+    notes += [f"No majority, and so no true label: {plural(tied, 'response')}." for _ in range(tied > 0)]
     return LabelledSet(tuple(responses), notes=tuple(notes), people=tuple(labels))

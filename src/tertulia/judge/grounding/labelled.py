@@ -11,6 +11,7 @@ from tertulia.core.dialogue import Json
 from tertulia.core.grounding import LABELS
 from tertulia.core.progress import Progress
 from tertulia.core.score import Score
+from tertulia.core.text import plural
 from tertulia.judge.grounding.classify import (
     FIVE,
     OVERLAP,
@@ -105,7 +106,7 @@ def _threshold(given: LabelledSet, config: GroundingConfig, progress: Progress) 
     progress.step("Choosing a threshold")
     tuning = read_labelled(config.tune)
     value = choose_threshold(tuning, given)
-    why = f"chosen for accuracy on {len(tuning.responses)} responses of {config.tune}"
+    why = f"chosen for accuracy on {plural(len(tuning.responses), 'response')} of {config.tune}"
     return value, (f"Word overlap counts as support from {value:.3f}, {why}.",)
 
 
@@ -197,8 +198,8 @@ def _notes(config: GroundingConfig, ways: Sequence[Way], responses: Sequence[Lab
     passages = len({one.cluster for one in responses})
     low, high = config.band
     notes = [
-        f"{len(responses)} responses to {passages} passages; 95 % intervals over passages: Wilson's for shares, by"
-        " bootstrap for macro-F1 and ROC-AUC.",
+        f"{plural(len(responses), 'response')} to {plural(passages, 'passage')}; 95 % intervals over"
+        " passages: Wilson's for shares, by bootstrap for macro-F1 and ROC-AUC.",
         f"Overlap is the share of the response's content words that the evidence has; the middle is from {low:g} to"
         f" {high:g}.",
     ]

@@ -11,6 +11,7 @@ from tertulia.core.errors import DataError
 from tertulia.core.grounding import GroundingInput, GroundingVerdict
 from tertulia.core.progress import Progress
 from tertulia.core.score import Score
+from tertulia.core.text import plural
 from tertulia.judge.document import short
 from tertulia.judge.grounding.classify import CHUNK, NamedClassifier, load_classifiers, overlap_shares
 from tertulia.judge.grounding.config import GroundingConfig
@@ -30,7 +31,7 @@ def run_replies(given: GroundedReplies, config: GroundingConfig, progress: Progr
     if not replies:
         raise DataError(
             f"There are no replies with evidence in {', '.join(config.files)};"
-            f" {sum(given.without_evidence.values())} conversations have none.",
+            f" conversations without any: {sum(given.without_evidence.values())}.",
             hint="Give conversations whose dialogues have `evidence`, or labelled responses.",
         )
     progress.step("Loading classifiers")
@@ -45,8 +46,8 @@ def run_replies(given: GroundedReplies, config: GroundingConfig, progress: Progr
         for score in _scores(subject, name, replies, own)
     ]
     details: dict[str, Json] = {
-        "lead": f"{len(replies)} replies in {given.conversations} conversations with evidence, by classifiers that may"
-        " be wrong.",
+        "lead": f"{plural(len(replies), 'reply', 'replies')} in {plural(given.conversations, 'conversation')} with"
+        " evidence, by classifiers that may be wrong.",
         "classifiers": {
             one.subject.name: [one.subject.spec, one.subject.kind, one.subject.fingerprint] for one in loaded
         },

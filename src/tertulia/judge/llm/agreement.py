@@ -15,6 +15,7 @@ import numpy as np
 
 from tertulia.core.estimate import Estimate
 from tertulia.core.score import Score
+from tertulia.core.text import plural
 from tertulia.judge.document import Section, short
 from tertulia.judge.llm.matching import RATING, SHARES, WINS, YES, MatchedScore, match_runs, unmatched_units
 from tertulia.judge.runs import JudgedRun
@@ -43,9 +44,9 @@ def validated(run: JudgedRun, people: JudgedRun | None) -> JudgedRun:
     read = {(one.subject, label.unit) for one in matched for label in one.judge if not math.isnan(label.value)}
     units = len({(one.subject, label.unit) for one in matched for label in one.people} & read)
     total = len({(one.subject, label.unit) for one in matched for label in one.judge})
-    lead = f"{model} as a judge, compared with people on {units} of {total} units."
+    lead = f"{model} as a judge, compared with people on {units} of {plural(total, 'unit')}."
     unmatched = unmatched_units(matched)
-    notes = [f"{unmatched} units that people labelled are not among those judged."] if unmatched else []
+    notes = [f"Labelled by people and not among those judged: {plural(unmatched, 'unit')}."] if unmatched else []
     checked = replace(run, scores=(*run.scores, *scores), metrics=metrics)
     agreement = _agreement(matched)
     tables = [_verdicts(checked, people, lead), agreement, _biases(checked, matched), _lengths(checked, matched)]

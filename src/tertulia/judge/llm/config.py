@@ -29,17 +29,17 @@ class LlmJudgeConfig(Config):
     """Of dialogues without provenance: judge only the turns of this speaker."""
     human: Path | None = None
     """The judged run of a study (`study report --out`): people's labels, which the judge is compared with."""
-    limit: int | None = Field(None, ge=1)
+    limit: int | None = Field(default=None, ge=1)
     """Judge at most this many units, drawn at random."""
-    temperature: float = Field(0.0, ge=0, le=2)
+    temperature: float = Field(default=0.0, ge=0, le=2)
     """Sampling temperature of the judge."""
     logprobs: Annotated[bool, Cli("--logprobs/--words")] = False
     """Use the probabilities of the allowed answers, if the endpoint reports them, instead of the most probable one."""
-    concurrency: int = Field(4, ge=1, le=256)
+    concurrency: int = Field(default=4, ge=1, le=256)
     """Maximum number of concurrent calls."""
-    price_in: float | None = Field(None, ge=0)
+    price_in: float | None = Field(default=None, ge=0)
     """Price of a million prompt tokens, for the estimate of the cost."""
-    price_out: float | None = Field(None, ge=0)
+    price_out: float | None = Field(default=None, ge=0)
     """Price of a million tokens of answers."""
     dry_run: Annotated[bool, Cli("--dry-run")] = False
     """Print the estimate of calls, tokens and cost, and stop."""

@@ -44,9 +44,9 @@ class JudgeQuestion(Config):
     """The question."""
     help: str = ""
     """An explanation."""
-    low: int = Field(1, ge=0, le=9)
+    low: int = Field(default=1, ge=0, le=9)
     """Lowest number of the scale."""
-    high: int = Field(7, ge=1, le=100)
+    high: int = Field(default=7, ge=1, le=100)
     """Highest number of the scale."""
     low_label: str = ""
     """What the lowest number means."""

@@ -18,6 +18,7 @@ from tertulia.core.dialogue import Json
 from tertulia.core.errors import UsageError
 from tertulia.core.progress import Progress, Silent
 from tertulia.core.score import Score
+from tertulia.core.text import plural
 from tertulia.judge.llm.agreement import validated
 from tertulia.judge.llm.answers import (
     CHARACTERS_PER_TOKEN,
@@ -81,7 +82,7 @@ def run_llm(plan: LlmPlan, config: LlmJudgeConfig, progress: Progress | None = N
     progress = progress or Silent()
     if plan.cost.calls > CONFIRM_ABOVE and not config.yes:
         raise UsageError(
-            f"That takes up to {plan.cost.calls} calls, about {plan.cost.prompt_tokens:,} prompt tokens"
+            f"That takes up to {plural(plan.cost.calls, 'call')}, about {plan.cost.prompt_tokens:,} prompt tokens"
             f"{describe_price(plan.cost)}.",
             hint="Look at --dry-run, draw fewer units with --limit N, or confirm with --yes.",
         )
@@ -306,10 +307,10 @@ def _notes(plan: LlmPlan, answers: Sequence[Answer]) -> tuple[str, ...]:
     judge, unread = plan.judge, sum(math.isnan(answer.value) for answer in answers)
     reminded = sum(answer.attempts > 1 for answer in answers)
     notes = [
-        f"{len(answers)} answers by {judge.bot.model} at temperature {judge.settings.temperature:g}:"
-        f" {judge.calls} calls ({judge.prompt_tokens:,} prompt tokens, {judge.completion_tokens:,} of answers), the"
-        " rest were kept answers.",
-        f"{unread} answers could not be read and count for nothing; {reminded} needed a reminder.",
+        f"{plural(len(answers), 'answer')} by {judge.bot.model} at temperature {judge.settings.temperature:g}:"
+        f" {plural(judge.calls, 'call')} ({judge.prompt_tokens:,} prompt tokens, {judge.completion_tokens:,} of"
+        " answers), the rest were kept answers.",
+        f"Could not be read and count for nothing: {plural(unread, 'answer')}; {reminded} needed a reminder.",
     ]
     if judge.settings.logprobs:
         hard = sum(not answer.soft and not math.isnan(answer.value) for answer in answers)

@@ -16,13 +16,14 @@ from typing import Literal, NamedTuple
 import orjson
 
 from tertulia.artefacts.files import fingerprint, open_text
-from tertulia.artefacts.manifest import MANIFEST
+from tertulia.artefacts.manifest import MANIFEST, read_about
 from tertulia.core.codec import Problems, read_lines
 from tertulia.core.dialogue import Dialogue, Json
 from tertulia.core.errors import DataError
 from tertulia.core.text import squash
 from tertulia.corpus.load import load_dialogues
 from tertulia.judge.runs import JudgedItem, JudgedRun, load_run
+from tertulia.talk.selfplay.run import KIND as SELFPLAY
 
 UnitKind = Literal["reply", "conversation"]
 
@@ -98,7 +99,7 @@ def read_units(
     units: list[JudgeUnit] = []
     for source in data:
         path = Path(source)
-        if (path / MANIFEST).is_file():
+        if (path / MANIFEST).is_file() and read_about(path).get("kind") != SELFPLAY:
             own = units_of_run(load_run(path), kind)
         elif path.is_file() and _has_items(path):
             with open_text(path) as lines:

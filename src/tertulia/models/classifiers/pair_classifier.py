@@ -33,13 +33,13 @@ class PairClassifierConfig(Config):
 
     encoder: str = MINILM
     """`minilm`, a hub name or folder of an encoder, or the run folder of a pair classifier to start from."""
-    max_length: int = Field(128, ge=16)
+    max_length: int = Field(default=128, ge=16)
     """Tokens of both texts together; of a longer first text the end is truncated."""
-    max_second_length: int = Field(64, ge=8)
+    max_second_length: int = Field(default=64, ge=8)
     """Tokens of the second text at most."""
-    frozen: int = Field(3, ge=-1)
+    frozen: int = Field(default=3, ge=-1)
     """Frozen layers, counted from below; the embeddings are frozen with them. -1 freezes nothing."""
-    dropout: float = Field(0.1, ge=0, lt=1)
+    dropout: float = Field(default=0.1, ge=0, lt=1)
     """Dropout in training."""
 
     renamed: ClassVar[Mapping[str, str]] = {}

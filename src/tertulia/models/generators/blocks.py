@@ -51,15 +51,15 @@ class BlockConfig(Config):
 
     renamed: ClassVar[Mapping[str, str]] = {"longest": "max_length"}
 
-    d_model: int = Field(256, ge=2)
+    d_model: int = Field(default=256, ge=2)
     """Width of the model: size of the vectors between blocks."""
-    heads: int = Field(4, ge=1)
+    heads: int = Field(default=4, ge=1)
     """Heads of each attention."""
-    dropout: float = Field(0.1, ge=0, lt=1)
+    dropout: float = Field(default=0.1, ge=0, lt=1)
     """Dropout on embeddings, attention weights, inside feed-forward layers and on the output of each sublayer."""
-    max_length: int = Field(512, ge=8)
+    max_length: int = Field(default=512, ge=8)
     """Maximum number of tokens read: by the encoder, or by the decoder without one. The oldest turns go first."""
-    reserve: int = Field(64, ge=0)
+    reserve: int = Field(default=64, ge=0)
     """Part of max_length that is kept free for the reply if the decoder reads everything."""
 
     @model_validator(mode="after")

@@ -34,19 +34,19 @@ class EIConfig(Config):
 
     kind: Literal["none", "emotion", "semantics", "both", "input"] = "none"
     """Predict emotions, meaning, or both; or read both with each utterance (input)."""
-    emotion_weight: float = Field(25.0, ge=0)
+    emotion_weight: float = Field(default=25.0, ge=0)
     """Weight of the cross-entropy with the emotion distribution; the paper has 25 or 150."""
-    semantics_weight: float = Field(25_000.0, ge=0)
+    semantics_weight: float = Field(default=25_000.0, ge=0)
     """Weight of the squared error of the meaning; the paper has 25,000 to 100,000."""
     emotion_teacher: str = "lexicon"
     """Teacher of emotions: `lexicon`, or `hf:NAME_OR_FOLDER` for any text classifier."""
     semantics_teacher: str = "minilm"
     """Teacher of meaning: `minilm`, or `hf:NAME_OR_FOLDER` for any sentence encoder."""
-    emotions: int | None = Field(None, ge=1)
+    emotions: int | None = Field(default=None, ge=1)
     """Number of emotions that the teacher distinguishes; by default taken from the teacher."""
-    semantics: int | None = Field(None, ge=1)
+    semantics: int | None = Field(default=None, ge=1)
     """Size of the teacher's sentence embedding; by default taken from the teacher."""
-    hidden: int = Field(256, ge=1)
+    hidden: int = Field(default=256, ge=1)
     """Size of the hidden layer of each head."""
 
     @property

@@ -56,9 +56,9 @@ WIDE, NARROW, JOINED = 11, 7, 7
 class EvolvedConfig(BlockConfig):
     """Sizes of an Evolved Transformer."""
 
-    encoder_blocks: int = Field(0, ge=0)
+    encoder_blocks: int = Field(default=0, ge=0)
     """Blocks of the encoder; with 0 the decoder reads the context itself."""
-    decoder_blocks: int = Field(3, ge=1)
+    decoder_blocks: int = Field(default=3, ge=1)
     """Blocks of the decoder."""
 
     @property

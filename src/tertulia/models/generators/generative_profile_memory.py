@@ -45,9 +45,9 @@ MASKED = -1e9
 class GenerativeProfileMemoryConfig(RecurrentConfig):
     """Sizes."""
 
-    hidden: int = Field(512, ge=1)
+    hidden: int = Field(default=512, ge=1)
     """Size of the hidden states of encoder and decoder."""
-    max_length: int = Field(512, ge=8)
+    max_length: int = Field(default=512, ge=8)
     """Maximum number of tokens of turns in one pass. The oldest turns are dropped first."""
     ranks: Path | None = None
     """A file of word vectors in order of frequency, such as GloVe's, from which the ranks of words in tf are taken, as

@@ -38,15 +38,15 @@ TEACHER_CACHE = 10_000
 class HREDConfig(RecurrentConfig):
     """Sizes; the paper's range from 300 to 600 (dim), and from 400 to 1250 (the rest)."""
 
-    encoder: int = Field(400, ge=1)
+    encoder: int = Field(default=400, ge=1)
     """Size of the utterance encoder's state, in each direction."""
-    context: int = Field(1000, ge=1)
+    context: int = Field(default=1000, ge=1)
     """Size of the context GRU's state."""
-    decoder: int = Field(400, ge=1)
+    decoder: int = Field(default=400, ge=1)
     """Size of the decoder's state."""
-    max_length: int = Field(30, ge=1)
+    max_length: int = Field(default=30, ge=1)
     """Maximum number of tokens of an utterance that are encoded and learned from."""
-    max_turns: int = Field(10, ge=2)
+    max_turns: int = Field(default=10, ge=2)
     """Maximum number of turns of a dialogue that are read in one window."""
     personas: bool = False
     """Whether personas are read; a recipe sets it to whether they are shown in training."""

@@ -23,9 +23,9 @@ class RecurrentConfig(Config):
 
     renamed: ClassVar[Mapping[str, str]] = {"longest": "max_length"}
 
-    dim: int = Field(300, ge=1)
+    dim: int = Field(default=300, ge=1)
     """Size of the word embeddings."""
-    dropout: float = Field(0.2, ge=0, lt=1)
+    dropout: float = Field(default=0.2, ge=0, lt=1)
     """Dropout on embeddings and hidden states."""
     vectors: Path | None = None
     """Pretrained word vectors to start from: GloVe's text format, or .npz with `words` and `vectors`."""

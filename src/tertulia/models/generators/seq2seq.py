@@ -40,13 +40,13 @@ MASKED = -1e9
 class Seq2SeqConfig(RecurrentConfig):
     """Sizes and architecture."""
 
-    hidden: int = Field(512, ge=1)
+    hidden: int = Field(default=512, ge=1)
     """Size of the hidden states of encoder and decoder."""
     encoder: bool = True
     """Read persona and turns with an encoder; otherwise the decoder reads everything as one stream."""
     attention: bool = True
     """Attend to the encoder states, if there is an encoder."""
-    max_length: int = Field(512, ge=8)
+    max_length: int = Field(default=512, ge=8)
     """Maximum number of tokens of persona and turns in one pass. The oldest turns are dropped first."""
 
 

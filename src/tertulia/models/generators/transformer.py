@@ -23,11 +23,11 @@ from tertulia.models.generators.blocks import (
 class TransformerConfig(BlockConfig):
     """Sizes of a Transformer."""
 
-    encoder_layers: int = Field(0, ge=0)
+    encoder_layers: int = Field(default=0, ge=0)
     """Layers of the encoder; with 0 the decoder reads the context itself."""
-    decoder_layers: int = Field(4, ge=1)
+    decoder_layers: int = Field(default=4, ge=1)
     """Layers of the decoder."""
-    feed_forward: int = Field(4, ge=1)
+    feed_forward: int = Field(default=4, ge=1)
     """Width of the feed-forward sublayers, in multiples of d_model."""
 
 

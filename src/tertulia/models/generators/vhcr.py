@@ -28,9 +28,9 @@ from tertulia.models.tokenizer import Tokenizer
 class VHCRConfig(VHREDConfig):
     """VHRED's options and those of the conversation's variable."""
 
-    conversation: int = Field(100, ge=1)
+    conversation: int = Field(default=100, ge=1)
     """Size of the latent variable of a conversation."""
-    utterance_drop: float = Field(0.25, ge=0, lt=1)
+    utterance_drop: float = Field(default=0.25, ge=0, lt=1)
     """Share of the utterances that are hidden from the context GRU in training."""
 
 

@@ -39,9 +39,9 @@ from tertulia.models.tokenizer import UNKNOWN, Tokenizer
 class VHREDConfig(HREDConfig):
     """HRED's options and those of the latent variables."""
 
-    latent: int = Field(100, ge=1)
+    latent: int = Field(default=100, ge=1)
     """Size of the latent variable of an utterance."""
-    word_drop: float = Field(0.25, ge=0, lt=1)
+    word_drop: float = Field(default=0.25, ge=0, lt=1)
     """Share of the words that are hidden from the decoder in training."""
 
 

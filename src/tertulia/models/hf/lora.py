@@ -27,23 +27,23 @@ class TuningConfig(Config):
     tune: Literal["lora", "full"] = "lora"
     """Train low-rank adapters (lora), or the weights themselves (full), which takes longer, and memory and disk for all
     of them."""
-    rank: int = Field(16, ge=1)
+    rank: int = Field(default=16, ge=1)
     """Rank of the adapters: their size grows with it."""
-    alpha: float = Field(32.0, gt=0)
+    alpha: float = Field(default=32.0, gt=0)
     """Adapters are scaled by alpha / rank."""
-    dropout: float = Field(0.0, ge=0, lt=1)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout before the adapters."""
     layers: tuple[str, ...] = ()
     """Names of the layers that get adapters, such as q_proj or mlp.down_proj; by default all linear layers but the one
     that gives the logits."""
-    frozen_layers: int = Field(0, ge=0)
+    frozen_layers: int = Field(default=0, ge=0)
     """The first blocks of the model that are not trained; with full tuning, not the embeddings either."""
     format: Literal["auto", "plain"] = "auto"
     """How dialogues are laid out: by the base's chat template, in plain text if it has none (auto), or always in plain
     text, which is shorter, and closer to what a model was pretrained on."""
-    max_length: int = Field(512, ge=16)
+    max_length: int = Field(default=512, ge=16)
     """Longest stream in tokens; a longer dialogue becomes several, each with the personas in front."""
-    evidence_words: int = Field(150, ge=0)
+    evidence_words: int = Field(default=150, ge=0)
     """Most words of evidence that the model is shown; 0 for none."""
 
 

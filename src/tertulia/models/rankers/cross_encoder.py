@@ -23,15 +23,15 @@ class CrossEncoderConfig(Config):
 
     encoder: str = MINILM
     """`minilm`, or a hub name or folder of a sentence encoder."""
-    turns: int = Field(2, ge=1)
+    turns: int = Field(default=2, ge=1)
     """Turns of context that are read, the last ones."""
-    max_length: int = Field(128, ge=16)
+    max_length: int = Field(default=128, ge=16)
     """Tokens of persona, turns and candidate together; the oldest of the query are truncated."""
-    max_reply_length: int = Field(48, ge=8)
+    max_reply_length: int = Field(default=48, ge=8)
     """Tokens of the candidate at most."""
-    frozen: int = Field(3, ge=-1)
+    frozen: int = Field(default=3, ge=-1)
     """Frozen layers, counted from below; the embeddings are frozen with them. -1 freezes nothing."""
-    negatives: int = Field(3, ge=1)
+    negatives: int = Field(default=3, ge=1)
     """Distractors of each true reply, taken from the batch."""
 
     renamed: ClassVar[Mapping[str, str]] = {"longest": "max_length", "longest_reply": "max_reply_length"}

@@ -57,25 +57,25 @@ class DualEncoderConfig(Config):
 
     cell: Literal["rnn", "lstm"] = "lstm"
     """The recurrent network; the paper has an RNN of size 50 and an LSTM of size 200."""
-    hidden: int = Field(200, ge=1)
+    hidden: int = Field(default=200, ge=1)
     """Size of its state."""
-    dim: int = Field(100, ge=1)
+    dim: int = Field(default=100, ge=1)
     """Size of the word vectors."""
-    min_count: int = Field(2, ge=1)
+    min_count: int = Field(default=2, ge=1)
     """Minimum count of a word in the vocabulary."""
-    max_words: int | None = Field(None, ge=1)
+    max_words: int | None = Field(default=None, ge=1)
     """Size of the vocabulary at most: the most frequent words."""
     tied: bool = True
     """Read contexts and replies with the same weights."""
     summary: Literal["last", "mean"] = "last"
     """The vector of a text: the last state, as in the paper, or the mean of all states."""
-    max_tokens: int = Field(160, ge=4)
+    max_tokens: int = Field(default=160, ge=4)
     """Tokens read of a context (the last ones) or a reply (the first ones)."""
     loss: Literal["binary", "softmax"] = "softmax"
     """The paper's, each true reply against one false one; or the softmax over the replies of the batch."""
-    dropout: float = Field(0.0, ge=0, lt=1)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout of word vectors and final states."""
-    word_dropout: float = Field(0.0, ge=0, lt=1)
+    word_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Share of the words that are replaced by the unknown word in training."""
 
 

@@ -26,9 +26,9 @@ from tertulia.models.rankers.vocabulary import Vocabulary
 class ProfileMemoryConfig(StarspaceConfig):
     """Sizes and shape."""
 
-    turns: int = Field(14, ge=1)
+    turns: int = Field(default=14, ge=1)
     """Turns of context that are read, the last ones; enough to see which persona sentences have been said."""
-    hops: int = Field(1, ge=1)
+    hops: int = Field(default=1, ge=1)
     """Times the persona is read."""
 
 

@@ -46,15 +46,15 @@ class SentenceRankerConfig(Config):
 
     encoder: str = MINILM
     """`minilm`, or a hub name or folder of a sentence encoder."""
-    turns: int = Field(2, ge=1)
+    turns: int = Field(default=2, ge=1)
     """Turns of context that are read, the last ones."""
-    max_context_length: int = Field(96, ge=8)
+    max_context_length: int = Field(default=96, ge=8)
     """Tokens of context at most; the oldest are truncated."""
-    max_reply_length: int = Field(48, ge=8)
+    max_reply_length: int = Field(default=48, ge=8)
     """Tokens of a reply or a persona sentence at most."""
-    frozen: int = Field(3, ge=-1)
+    frozen: int = Field(default=3, ge=-1)
     """Frozen layers, counted from below; the embeddings are frozen with them. -1 freezes nothing."""
-    dropout: float = Field(0.0, ge=0, lt=1)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout in training."""
 
     renamed: ClassVar[Mapping[str, str]] = {

@@ -55,23 +55,23 @@ _EMPTY: Ids = np.zeros(0, dtype=np.int64)
 class StarspaceConfig(Config):
     """Sizes and shape."""
 
-    dim: int = Field(128, ge=1)
+    dim: int = Field(default=128, ge=1)
     """Size of the word vectors."""
-    turns: int = Field(4, ge=1)
+    turns: int = Field(default=4, ge=1)
     """Turns of context that are read, the last ones."""
-    max_tokens: int = Field(60, ge=1)
+    max_tokens: int = Field(default=60, ge=1)
     """Words read of a turn, a persona sentence or a reply, the first ones."""
-    min_count: int = Field(2, ge=1)
+    min_count: int = Field(default=2, ge=1)
     """Minimum count of a word in the vocabulary; identical texts are counted once."""
-    max_words: int | None = Field(None, ge=1)
+    max_words: int | None = Field(default=None, ge=1)
     """Size of the vocabulary at most: the most frequent words."""
-    word_dropout: float = Field(0.3, ge=0, lt=1)
+    word_dropout: float = Field(default=0.3, ge=0, lt=1)
     """Share of the words that are dropped in training."""
     loss: Literal["softmax", "margin"] = "softmax"
     """Softmax over the replies of the batch; or, as in the paper, a margin to sampled false replies."""
-    margin: float = Field(0.2, gt=0)
+    margin: float = Field(default=0.2, gt=0)
     """The margin, in cosines."""
-    negatives: int = Field(10, ge=1)
+    negatives: int = Field(default=10, ge=1)
     """False replies sampled per true one, for the margin loss."""
 
 

@@ -28,7 +28,7 @@ class BlendOptions(Config):
 
     weights: str = ""
     """A number for each member, separated by commas; by default all weigh the same."""
-    candidates: int = Field(10, ge=1, le=1000)
+    candidates: int = Field(default=10, ge=1, le=1000)
     """How many of the best replies to report."""
     engine: Literal["auto", "torch"] = "auto"
     """What members compute with that have a choice."""

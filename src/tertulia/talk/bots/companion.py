@@ -36,11 +36,11 @@ class CompanionOptions(FinetunedOptions):
     method: Method = "sample-and-rank"
     """`sample-and-rank` (several samples, of which the most probable one that no filter drops is used), `sample` (one
     sample, streamed), `greedy`, or `beam`."""
-    samples: int = Field(5, ge=1, le=10_000)
+    samples: int = Field(default=5, ge=1, le=10_000)
     """How many replies sample-and-rank draws."""
-    temperature: float = Field(0.5, ge=0, le=2)
+    temperature: float = Field(default=0.5, ge=0, le=2)
     """Lower is more predictable and truer to the persona; 0 takes the most probable token."""
-    max_tokens: int = Field(48, ge=1, le=4096)
+    max_tokens: int = Field(default=48, ge=1, le=4096)
     """Most tokens of a reply."""
     filters: str | None = None
     """Which filters reject candidates: names separated by commas, parameters after colons. Default: all that keep it in

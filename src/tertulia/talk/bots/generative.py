@@ -48,9 +48,9 @@ class BaseGenerativeOptions(Config):
     """Meena's sample-and-rank: 20 samples from all tokens at temperature 0.88, or from the 40 best at 1."""
     fallback: str = "Sorry, I do not know what to say to that."
     """Said if every candidate is rejected for a serious reason."""
-    candidates: int = Field(20, ge=1)
+    candidates: int = Field(default=20, ge=1)
     """How many of the candidates are listed with a reply."""
-    threads: int = Field(0, ge=0)
+    threads: int = Field(default=0, ge=0)
     """Threads to compute with, for all models of the process; 0 takes half the cores."""
     device: Device = "auto"
     """Where to compute: cpu, cuda, mps, or auto for a GPU if there is one."""
@@ -187,25 +187,25 @@ class GenerativeOptions(BaseGenerativeOptions):
 
     method: Method | None = None
     """`sample` (one sample), `greedy`, `beam`, or `sample-and-rank`."""
-    temperature: float | None = Field(None, ge=0, le=10)
+    temperature: float | None = Field(default=None, ge=0, le=10)
     """Lower is more predictable; 0 takes the most probable token."""
-    top_k: int | None = Field(None, ge=0)
+    top_k: int | None = Field(default=None, ge=0)
     """Sample from this many most probable tokens; 0 for the full vocabulary."""
-    top_p: float | None = Field(None, gt=0, le=1)
+    top_p: float | None = Field(default=None, gt=0, le=1)
     """Sample from the most probable tokens that together have this probability."""
-    repetition_penalty: float | None = Field(None, ge=1, le=3)
+    repetition_penalty: float | None = Field(default=None, ge=1, le=3)
     """Above 1, tokens that are already in the reply become less likely; beam search ignores it."""
-    samples: int | None = Field(None, ge=1, le=10_000)
+    samples: int | None = Field(default=None, ge=1, le=10_000)
     """How many turns sample-and-rank draws."""
-    beams: int | None = Field(None, ge=1, le=1000)
+    beams: int | None = Field(default=None, ge=1, le=1000)
     """Width of beam search."""
-    length_penalty: float | None = Field(None, ge=0, le=4)
+    length_penalty: float | None = Field(default=None, ge=0, le=4)
     """Beam search ranks by log P / length ** this."""
     score: ScoreReduction | None = None
     """Rank candidates, and given replies, by log-probability per token (`mean`) or in `sum`."""
-    min_tokens: int | None = Field(None, ge=0)
+    min_tokens: int | None = Field(default=None, ge=0)
     """A reply does not end before it has this many tokens."""
-    max_tokens: int | None = Field(None, ge=1, le=4096)
+    max_tokens: int | None = Field(default=None, ge=1, le=4096)
     """Most tokens of a reply."""
     unknown: bool | None = None
     """Whether the token for unknown words may be generated."""

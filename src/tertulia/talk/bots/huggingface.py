@@ -38,38 +38,38 @@ class HuggingFaceOptions(BaseGenerativeOptions):
     method: Method = "sample"
     """`sample` (one sample, streamed), `greedy`, `beam`, or `sample-and-rank` (several samples, of which the most
     probable one is used)."""
-    temperature: float = Field(0.7, ge=0, le=2)
+    temperature: float = Field(default=0.7, ge=0, le=2)
     """Lower is more predictable; 0 takes the most probable token."""
-    top_p: float = Field(0.9, gt=0, le=1)
+    top_p: float = Field(default=0.9, gt=0, le=1)
     """Sample from the most probable tokens that together have this probability."""
-    top_k: int = Field(0, ge=0)
+    top_k: int = Field(default=0, ge=0)
     """Sample from this many most probable tokens; 0 for the full vocabulary."""
-    repetition_penalty: float = Field(1.1, ge=1, le=3)
+    repetition_penalty: float = Field(default=1.1, ge=1, le=3)
     """Above 1, tokens that are already in the reply become less likely; beam search ignores it."""
-    samples: int = Field(20, ge=1, le=10_000)
+    samples: int = Field(default=20, ge=1, le=10_000)
     """How many replies sample-and-rank draws."""
-    beams: int = Field(4, ge=1, le=1000)
+    beams: int = Field(default=4, ge=1, le=1000)
     """Width of beam search."""
-    length_penalty: float = Field(1.0, ge=0, le=4)
+    length_penalty: float = Field(default=1.0, ge=0, le=4)
     """Beam search ranks by log P / length ** this."""
     score: ScoreReduction = "mean"
     """Rank candidates, and given replies, by log-probability per token (`mean`) or in `sum`."""
-    min_tokens: int = Field(1, ge=0)
+    min_tokens: int = Field(default=1, ge=0)
     """A reply does not end before it has this many tokens."""
-    max_tokens: int = Field(80, ge=1, le=4096)
+    max_tokens: int = Field(default=80, ge=1, le=4096)
     """Most tokens of a reply."""
     filters: str | None = None
     """Which filters reject candidates: names separated by commas, parameters after colons
     (`empty,too-long:max_words=30`). Default: all for beam and sample-and-rank; none for `sample` and `greedy`, so that
     replies can be streamed."""
-    context_tokens: int = Field(1024, ge=16)
+    context_tokens: int = Field(default=1024, ge=16)
     """Longest prompt, in tokens; the oldest turns are dropped first."""
     instructions: str = "Keep your answers short and friendly, one or two sentences, as in a chat."
     """Added to the persona in the system turn."""
-    prefix_cache_mb: int = Field(256, ge=0)
+    prefix_cache_mb: int = Field(default=256, ge=0)
     """Memory for what was computed for prompts, in MB: the next turn of a conversation does not compute it again. 0 for
     none."""
-    evidence_words: int = Field(EVIDENCE_WORDS, ge=0)
+    evidence_words: int = Field(default=EVIDENCE_WORDS, ge=0)
     """Most words of evidence at the end of the system turn, the rest is cut off; 0 for a bot that ignores evidence."""
 
     def default_decoding(self) -> dict[str, Json]:

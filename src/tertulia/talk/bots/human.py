@@ -23,7 +23,7 @@ RULE = "-" * 40
 class HumanOptions(Config):
     """What the person is shown."""
 
-    turns: int = Field(0, ge=0)
+    turns: int = Field(default=0, ge=0)
     """Show this many of the last turns; 0 for the full dialogue."""
 
 

@@ -55,34 +55,34 @@ class OpenAIOptions(Config):
     """Address of the endpoint, without `/chat/completions`."""
     api_key_env: str = "OPENAI_API_KEY"
     """Name of the environment variable that holds the key; only OpenAI's own endpoint requires one."""
-    temperature: float | None = Field(None, ge=0, le=2)
+    temperature: float | None = Field(default=None, ge=0, le=2)
     """Sampling temperature, 0 for greedy decoding; the server's default if not given."""
-    top_p: float | None = Field(None, gt=0, le=1)
+    top_p: float | None = Field(default=None, gt=0, le=1)
     """Nucleus sampling: cumulative probability of the tokens to sample from; the server's default if not given."""
-    max_tokens: int | None = Field(None, ge=1)
+    max_tokens: int | None = Field(default=None, ge=1)
     """Maximum length of a reply, in tokens; the server's default if not given."""
     instructions: str = ""
     """Added to the persona in the system message."""
-    evidence_words: int = Field(2_000, ge=0)
+    evidence_words: int = Field(default=2_000, ge=0)
     """Most words of evidence at the end of the system message, the rest is cut off; 0 for a bot that ignores it."""
     send_seed: bool = True
     """Send the seed of the ask, for reproducible replies; turn it off if the server rejects it."""
     send_usage: bool = True
     """Request token counts when streaming; turn it off if the server rejects it."""
-    timeout: float = Field(60.0, gt=0, allow_inf_nan=False)
+    timeout: float = Field(default=60.0, gt=0, allow_inf_nan=False)
     """Seconds to wait for a connection, and for the next byte."""
-    retries: int = Field(3, ge=0, le=20)
+    retries: int = Field(default=3, ge=0, le=20)
     """How often to retry after connection errors, timeouts and the statuses 408, 409, 429 and 5xx."""
-    backoff: float = Field(0.5, ge=0, allow_inf_nan=False)
+    backoff: float = Field(default=0.5, ge=0, allow_inf_nan=False)
     """Seconds before the first retry, randomised by up to half; doubled for each further one."""
-    max_wait: float = Field(30.0, ge=0, allow_inf_nan=False)
+    max_wait: float = Field(default=30.0, ge=0, allow_inf_nan=False)
     """Longest wait before a retry, in seconds; if the server asks for more (Retry-After), the request fails."""
-    concurrency: int = Field(8, ge=1, le=256)
+    concurrency: int = Field(default=8, ge=1, le=256)
     """Maximum number of concurrent requests."""
-    down_after: int = Field(5, ge=0)
+    down_after: int = Field(default=5, ge=0)
     """Failures in a row (timeouts, and asks whose retries all failed) after which the endpoint is considered down: asks
     then fail at once, until a single request gets through; 0 turns this off."""
-    down_seconds: float = Field(5.0, gt=0, allow_inf_nan=False)
+    down_seconds: float = Field(default=5.0, gt=0, allow_inf_nan=False)
     """Seconds before that single request; doubled each time it fails, up to five minutes."""
 
 

@@ -57,25 +57,25 @@ class RankerOptions(Config):
 
     pool: str = ""
     """Dialogues whose utterances are its replies (a file, a folder, or `sample`); by default the training dialogues."""
-    candidates: int = Field(10, ge=1, le=1000)
+    candidates: int = Field(default=10, ge=1, le=1000)
     """How many of the best replies to consider."""
-    breadth: int = Field(200, ge=1, le=10_000)
+    breadth: int = Field(default=200, ge=1, le=10_000)
     """How many replies the search retrieves for the ranker to score; the persona counts among these."""
-    follow: float | None = Field(None, ge=0, le=10)
+    follow: float | None = Field(default=None, ge=0, le=10)
     """Weight of the similarity between the message and the turn that a reply originally followed. By default 1.5 for
     rankers that encode messages and replies alike (minilm), for which a question is most similar to another question;
     0 for others."""
-    repeat_overlap: float = Field(0.75, gt=0, le=1)
+    repeat_overlap: float = Field(default=0.75, gt=0, le=1)
     """Drop replies that share this many words with one of the bot's own earlier turns (twice the shared words over the
     words of both); 1 drops only those with exactly the same words. Verbatim repetitions of any turn are always
     dropped."""
     filters: str = NONE
     """Which filters reject candidates, such as `consistent`: names separated by commas, parameters after colons. They
     see the best 50 at least."""
-    echo: float = Field(0.7, gt=0, le=1)
+    echo: float = Field(default=0.7, gt=0, le=1)
     """Drop replies that repeat this share of the words of the message, if those are more than three: what is most
     similar to a message is often the message itself."""
-    max_turns: int | None = Field(None, ge=1)
+    max_turns: int | None = Field(default=None, ge=1)
     """Turns of context, the last ones; by default as many as in training."""
     evidence: bool = False
     """Whether the sentences of the evidence are candidates, too."""
@@ -83,7 +83,7 @@ class RankerOptions(Config):
     """The run of a cross-encoder that reorders the best 20."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Device to compute on; auto takes CUDA or MPS if available."""
-    threads: int = Field(0, ge=0)
+    threads: int = Field(default=0, ge=0)
     """CPU threads, for all models of the process; 0 takes half the cores."""
 
 

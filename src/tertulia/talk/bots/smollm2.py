@@ -23,9 +23,9 @@ SUMMARY = "SmolLM2-135M-Instruct, a small language model."
 class SmolLM2Options(EngineOptions):
     """How it decodes: so small a model needs a low temperature."""
 
-    temperature: float = Field(0.3, ge=0, le=2)
+    temperature: float = Field(default=0.3, ge=0, le=2)
     """Lower is more predictable; 0 takes the most probable token."""
-    max_tokens: int = Field(60, ge=1, le=4096)
+    max_tokens: int = Field(default=60, ge=1, le=4096)
     """Most tokens of a reply."""
 
 

@@ -48,16 +48,16 @@ class TfidfOptions(Config):
 
     context: Literal["last", "all"] = "last"
     """The query: the last message, or all messages."""
-    persona_weight: float = Field(0.5, ge=0)
+    persona_weight: float = Field(default=0.5, ge=0)
     """Weight of the persona in the query when the bot replies, where the messages weigh 1; 0 ignores the persona."""
-    rank_persona_weight: float = Field(1.5, ge=0)
+    rank_persona_weight: float = Field(default=1.5, ge=0)
     """Weight of the persona in the query when the bot ranks given replies."""
     filters: str = NONE
     """Which filters reject candidates, such as `consistent`: names separated by commas, parameters after colons. They
     see the best 50 at least."""
-    candidates: int = Field(10, ge=1, le=1000)
+    candidates: int = Field(default=10, ge=1, le=1000)
     """How many of the best replies to consider."""
-    max_ngram: int = Field(2, ge=1, le=3)
+    max_ngram: int = Field(default=2, ge=1, le=3)
     """Longest n-gram of words that is a term."""
     split: str = ""
     """Which split of a folder to index; by default `train` if the folder has files of that name, so that a bot never

@@ -69,11 +69,11 @@ class Consistent(Config):
     classifier: str = "rules"
     """`rules` (built in), the run folder of the recipe entailment, hf:NAME_OR_FOLDER of an inference classifier, or
     rules+ one of these; write %3A for a colon."""
-    threshold: float = Field(0.5, gt=0, le=1)
+    threshold: float = Field(default=0.5, gt=0, le=1)
     """Drop a candidate from this probability of contradiction on, by the rules."""
-    model_threshold: float = Field(0.9, gt=0, le=1)
+    model_threshold: float = Field(default=0.9, gt=0, le=1)
     """The same by a trained model, which is asked more often than it can be right: 0.5 would drop too much."""
-    enough: int = Field(4, ge=1)
+    enough: int = Field(default=4, ge=1)
     """A trained model is not asked about further candidates when so many have passed."""
     history: bool = True
     """Whether to compare with the bot's own earlier turns too, or with its persona only."""

@@ -33,7 +33,7 @@ class GroundedFilter(Config):
 
     classifier: str = ""
     """Name of the grounding classifier; by default the best that needs no training."""
-    threshold: float | None = Field(None, ge=0, le=1)
+    threshold: float | None = Field(default=None, ge=0, le=1)
     """Keep a candidate from this probability of support on, whatever its label; by default the label alone decides."""
     allow: str = "entailment|generic"
     """Labels to keep, separated by "|": entailment, hallucination, off-topic, generic, contradiction."""

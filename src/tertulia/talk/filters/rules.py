@@ -39,7 +39,7 @@ class TooLong(Config):
     'too long (3 words)'
     """
 
-    max_words: int = Field(60, ge=1)
+    max_words: int = Field(default=60, ge=1)
     """Longest reply to keep, in words."""
     weight: ClassVar[float] = 1.0
 
@@ -59,11 +59,11 @@ class InTurn(Config):
     >>> InTurn()(ask, "i like to swim and i like to read")
     """
 
-    phrase: int = Field(4, ge=2)
+    phrase: int = Field(default=4, ge=2)
     """No phrase of this many words may occur twice."""
-    sentence: int = Field(2, ge=1)
+    sentence: int = Field(default=2, ge=1)
     """No sentence of at least this many words may occur twice."""
-    in_a_row: int = Field(4, ge=2)
+    in_a_row: int = Field(default=4, ge=2)
     """No word may occur this many times in a row ("no no no" is a reply, a dozen of them is a loop)."""
     weight: ClassVar[float] = 3.0
 
@@ -94,12 +94,12 @@ class CrossTurn(Config):
     proportional to the length of the conversation, and not also to that of the candidate.
     """
 
-    max_share: float = Field(0.7, ge=0, le=1)
+    max_share: float = Field(default=0.7, ge=0, le=1)
     """Largest fraction of the candidate's words that may occur, in order, in one earlier turn. At the default, about
     one in 180 human turns would be dropped (Persona-Chat, DailyDialog); at 0.5, one in 45."""
-    min_words: int = Field(4, ge=1)
+    min_words: int = Field(default=4, ge=1)
     """Shorter candidates are dropped only if the bot said exactly the same in one of its last turns."""
-    recent: int = Field(3, ge=0)
+    recent: int = Field(default=3, ge=0)
     """How many of the bot's last turns short candidates are compared with."""
     weight: ClassVar[float] = 2.0
 

@@ -21,9 +21,9 @@ class SelfplayConfig(Config):
     """Each bot talks to each other one; the one that is named first opens."""
     out: Annotated[Path, Output("either", "own")] = Path("selfplay.jsonl")
     """Folder for the conversations, or a single file (.jsonl, .parquet, ...)."""
-    conversations: Annotated[int, Cli("--conversations -n")] = Field(10, ge=1)
+    conversations: Annotated[int, Cli("--conversations -n")] = Field(default=10, ge=1)
     """Number of conversations of each pairing."""
-    turns: int = Field(10, ge=2, le=200)
+    turns: int = Field(default=10, ge=2, le=200)
     """Number of turns in each conversation, the opener included."""
     opener: str = "Hi!"
     """The first turn; if empty, the first bot opens the conversation."""
@@ -34,10 +34,10 @@ class SelfplayConfig(Config):
     Each speaker sees only its own."""
     seed: int = 0
     """Random seed: the same seed gives the same conversations."""
-    shard: int = Field(20, ge=1, le=1000)
+    shard: int = Field(default=20, ge=1, le=1000)
     """Conversations that are played side by side and saved together; after an interruption, those of unfinished shards
     are played again."""
-    processes: int = Field(1, ge=1)
+    processes: int = Field(default=1, ge=1)
     """Number of processes; each loads the bots it needs and computes with one thread. The results do not depend on
     it."""
     engine: Literal["pool", "ray"] = "pool"

@@ -21,13 +21,13 @@ class CrossEncoderRecipe(EncoderRecipe):
     """The recipe's name, so that the config saved with a run can be trained again."""
     model: CrossEncoderConfig = CrossEncoderConfig()
     """Sizes and shape of the model."""
-    batch: int = Field(16, ge=2)
+    batch: int = Field(default=16, ge=2)
     """Pairs per batch; each true reply's distractors are a few others of its batch."""
-    per_dialogue: int = Field(1, ge=1)
+    per_dialogue: int = Field(default=1, ge=1)
     """Pairs of one dialogue per batch; they are not each other's distractors."""
-    epochs: int = Field(1, ge=1)
+    epochs: int = Field(default=1, ge=1)
     """Passes over the data, at most."""
-    valid_dialogues: int = Field(20, ge=2)
+    valid_dialogues: int = Field(default=20, ge=2)
     """Validate on this many dialogues: every candidate is read together with its query, which takes time."""
     pool: bool = False
     """It cannot search a pool; another bot uses it, as `rerank=RUN`."""

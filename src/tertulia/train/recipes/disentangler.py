@@ -58,25 +58,25 @@ class DisentanglerConfig(CandidateWindow, RecipeConfig):
     vectors: Path | None = None
     """Word vectors in GloVe's format (text, or .npz with words and vectors); the model keeps those of its
     vocabulary."""
-    max_logs: int | None = Field(None, ge=2)
+    max_logs: int | None = Field(default=None, ge=2)
     """Train on this many logs only, spread evenly over all: for a quick try."""
-    min_count: int = Field(3, ge=1)
+    min_count: int = Field(default=3, ge=1)
     """Number of utterances a word must occur in to get an idf of its own."""
-    folds: int = Field(2, ge=2)
+    folds: int = Field(default=2, ge=2)
     """Members of the first pass; each leaves out its fold of the logs."""
-    trees: int = Field(200, ge=1)
+    trees: int = Field(default=200, ge=1)
     """Trees of each member of the first pass."""
-    second_trees: int = Field(150, ge=0)
+    second_trees: int = Field(default=150, ge=0)
     """Trees of each member of the second pass; 0 for no second pass."""
-    second_members: int = Field(1, ge=1)
+    second_members: int = Field(default=1, ge=1)
     """Members of the second pass, which differ in their seeds."""
-    leaves: int = Field(48, ge=2)
+    leaves: int = Field(default=48, ge=2)
     """Maximum number of leaves per tree."""
-    learning_rate: float = Field(0.1, gt=0, le=1)
+    learning_rate: float = Field(default=0.1, gt=0, le=1)
     """Learning rate."""
-    min_rows: int = Field(60, ge=1)
+    min_rows: int = Field(default=60, ge=1)
     """Minimum number of rows per leaf."""
-    feature_fraction: float = Field(0.5, gt=0, le=1)
+    feature_fraction: float = Field(default=0.5, gt=0, le=1)
     """Share of the features that each tree may use."""
     biases: tuple[float, ...] = (-2.0, -1.5, -1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0)
     """Values tried on the development logs for how readily a line starts a conversation."""

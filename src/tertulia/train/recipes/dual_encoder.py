@@ -29,11 +29,11 @@ class DualEncoderRecipe(RankerConfig):
     """Word vectors in GloVe's format (text, or words + vectors in .npz) to start from, of `dim` numbers."""
     persona: PersonaScope = "none"
     """Whose persona the model sees: none, own, their or both. The paper has none; it is read before the turns."""
-    max_grad_norm: float = Field(10.0, gt=0)
+    max_grad_norm: float = Field(default=10.0, gt=0)
     """Gradients are clipped to this norm."""
-    candidates: int = Field(10, ge=2)
+    candidates: int = Field(default=10, ge=2)
     """Candidate replies in validation."""
-    per_dialogue: int = Field(16, ge=1)
+    per_dialogue: int = Field(default=16, ge=1)
     """Pairs of one dialogue per batch, whose contexts are read in one pass; they are not each other's distractors."""
 
     renamed: ClassVar[Mapping[str, str]] = {key: f"model.{key}" for key in (*_IN_MODEL, "max_words")}

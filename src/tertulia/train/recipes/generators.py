@@ -21,7 +21,7 @@ class RecurrentRecipe(GenerativeConfig):
 
     tokenizer: TokenizerKind = "words"
     """Words, or SentencePiece subwords."""
-    vocabulary: int = Field(20_000, ge=20)
+    vocabulary: int = Field(default=20_000, ge=20)
     """Tokens to learn from the training text, at most."""
 
 

@@ -18,10 +18,9 @@ from pydantic import Field
 
 from tertulia import sample
 from tertulia.artefacts.cache import cache_folder
-from tertulia.artefacts.files import fingerprint
+from tertulia.artefacts.files import fingerprint, save_config
 from tertulia.artefacts.manifest import MANIFEST
 from tertulia.core.codec import Problems
-from tertulia.core.config import save
 from tertulia.core.dialogue import Exchange, Json
 from tertulia.core.errors import DataError
 from tertulia.core.grounding import COARSE, COARSE_LABELS, LABELS, GroundingInput, GroundingLabel, parse_label
@@ -64,11 +63,11 @@ VALID, STACKED = 1, 3
 class GroundingModelConfig(GroundingSettings, PairClassifierConfig):
     """What the model reads, and the shape of its encoder."""
 
-    penalty: float = Field(0.03, gt=0)
+    penalty: float = Field(default=0.03, gt=0)
     """How strongly the curves of the additive model are kept flat."""
-    max_scored: int = Field(800, ge=50)
+    max_scored: int = Field(default=800, ge=50)
     """Examples whose likelihood is computed: that takes time."""
-    max_length: int = Field(128, ge=16)
+    max_length: int = Field(default=128, ge=16)
     """Tokens of both texts together; of a longer first text the end is truncated."""
 
     renamed: ClassVar[Mapping[str, str]] = {}
@@ -85,18 +84,18 @@ class GroundingRecipe(ClassifierConfig):
     """What the model reads, and the shape of its encoder."""
     split: str | None = None
     """The split of a corpus of dialogues to make silver data of."""
-    per_label: int = Field(2000, ge=1)
+    per_label: int = Field(default=2000, ge=1)
     """Silver examples of each label, where they are made from dialogues."""
-    balance: float = Field(0.0, ge=0, le=1)
+    balance: float = Field(default=0.0, ge=0, le=1)
     """How far labels are balanced by weights: silver data is balanced already."""
-    invisible_weight: float = Field(0.1, ge=0)
+    invisible_weight: float = Field(default=0.1, ge=0)
     """What an example counts for the encoder whose names, numbers, roles or verbs are exchanged: small encoders do not
     see that, and learn to distrust overlap instead."""
-    contradiction_weight: float = Field(0.3, ge=0)
+    contradiction_weight: float = Field(default=0.3, ge=0)
     """What a contradiction counts for the encoder, for the same reason."""
     inference: str = ""
     """A file or folder of inference pairs that the encoder learns from, too."""
-    max_inference: int = Field(8000, ge=0)
+    max_inference: int = Field(default=8000, ge=0)
     """Inference pairs at most, drawn by the seed."""
 
 
@@ -130,7 +129,7 @@ def train(config: GroundingRecipe, progress: Progress) -> TrainedModel:
         files.append(f"{ENCODER}/{MANIFEST}")
     heads = None if settings.kind == "encoder" else _fit(config, settings, data, progress)
     config.out.mkdir(parents=True, exist_ok=True)
-    save(config.model_copy(update={"resume": False, "force": False}), config.out / CONFIG)
+    save_config(config.model_copy(update={"resume": False, "force": False}), config.out / CONFIG)
     counts = Counter(example.label for example in data.train)
     record: dict[str, Json] = {"kind": settings.kind, "examples": dict(counts), "valid_examples": len(data.valid)}
     record["data"] = describe_data(config.data, config.split or None)

@@ -39,9 +39,9 @@ class HREDRecipe(RecurrentRecipe):
 class VariationalRecipe(RecurrentRecipe):
     """Options of models with latent variables."""
 
-    kl_steps: int = Field(25_000, ge=0)
+    kl_steps: int = Field(default=25_000, ge=0)
     """Updates until the KL divergence has its full weight, which rises by 1 / kl_steps with each."""
-    samples: int = Field(10, ge=1)
+    samples: int = Field(default=10, ge=1)
     """Samples for the perplexity by importance sampling."""
 
 

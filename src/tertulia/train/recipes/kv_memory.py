@@ -33,11 +33,11 @@ class KVMemoryRecipe(WordVectorRecipe):
     """The recipe's name, so that the config saved with a run can be trained again."""
     model: ProfileMemoryConfig = ProfileMemoryConfig()
     """Sizes and shape of the model."""
-    breadths: tuple[int, ...] = Field((30, 100, 300), min_length=1)
+    breadths: tuple[int, ...] = Field(default=(30, 100, 300), min_length=1)
     """Numbers of nearest memories to try."""
-    sharpnesses: tuple[float, ...] = Field((5.0, 10.0, 20.0), min_length=1)
+    sharpnesses: tuple[float, ...] = Field(default=(5.0, 10.0, 20.0), min_length=1)
     """Factors of the cosines in the softmax to try."""
-    weights: tuple[float, ...] = Field((0.1, 0.2, 0.4, 0.8), min_length=1)
+    weights: tuple[float, ...] = Field(default=(0.1, 0.2, 0.4, 0.8), min_length=1)
     """Weights of the second hop to try."""
 
 

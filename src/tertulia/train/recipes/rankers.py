@@ -28,30 +28,30 @@ class WordVectorRecipe(RankerConfig):
     """Sizes and shape of the model."""
     vectors: Path | None = None
     """Word vectors in GloVe's format (text, or words + vectors in .npz) to start from, of at most `dim` numbers."""
-    batch: int = Field(512, ge=2)
+    batch: int = Field(default=512, ge=2)
     """Pairs per batch: each reply's distractors are the other replies of its batch."""
-    learning_rate: float = Field(3e-3, gt=0)
+    learning_rate: float = Field(default=3e-3, gt=0)
     """Peak learning rate."""
-    epochs: int = Field(3, ge=1)
+    epochs: int = Field(default=3, ge=1)
     """Passes over the data, at most."""
 
 
 class EncoderRecipe(RankerConfig):
     """What the recipes of all fine-tuned sentence encoders have."""
 
-    batch: int = Field(96, ge=2)
+    batch: int = Field(default=96, ge=2)
     """Pairs per batch: each reply's distractors are the other replies of its batch."""
-    per_dialogue: int = Field(4, ge=1)
+    per_dialogue: int = Field(default=4, ge=1)
     """Pairs of one dialogue per batch, so that its persona is encoded once for all of them."""
-    learning_rate: float = Field(1e-4, gt=0)
+    learning_rate: float = Field(default=1e-4, gt=0)
     """Peak learning rate."""
-    warmup: int = Field(50, ge=0)
+    warmup: int = Field(default=50, ge=0)
     """Updates of linear warm-up."""
-    weight_decay: float = Field(0.01, ge=0)
+    weight_decay: float = Field(default=0.01, ge=0)
     """Weight decay."""
-    persona_share: float = Field(0.7, ge=0, le=1)
+    persona_share: float = Field(default=0.7, ge=0, le=1)
     """Share of the training pairs that keep their persona: the same model then works with one and without."""
-    epochs: int = Field(2, ge=1)
+    epochs: int = Field(default=2, ge=1)
     """Passes over the data, at most."""
 
 

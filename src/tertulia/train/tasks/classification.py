@@ -28,21 +28,21 @@ class ClassifierConfig(TrainingConfig):
 
     model: PairClassifierConfig = PairClassifierConfig()
     """Sizes and shape of the model."""
-    batch: int = Field(32, ge=1)
+    batch: int = Field(default=32, ge=1)
     """Pairs per batch."""
-    epochs: int = Field(2, ge=1)
+    epochs: int = Field(default=2, ge=1)
     """Passes over the data, at most."""
-    learning_rate: float = Field(1e-4, gt=0)
+    learning_rate: float = Field(default=1e-4, gt=0)
     """Peak learning rate of the encoder; the untrained head's is ten times as high."""
-    warmup: int = Field(50, ge=0)
+    warmup: int = Field(default=50, ge=0)
     """Updates of linear warm-up."""
-    weight_decay: float = Field(0.01, ge=0)
+    weight_decay: float = Field(default=0.01, ge=0)
     """Weight decay."""
-    balance: float = Field(1.0, ge=0, le=1)
+    balance: float = Field(default=1.0, ge=0, le=1)
     """How far labels are balanced by weights: 0 leaves every example equal, 1 makes every label count the same."""
-    max_pairs: int | None = Field(None, ge=1)
+    max_pairs: int | None = Field(default=None, ge=1)
     """Train on this many pairs only, drawn by the seed."""
-    max_valid_pairs: int = Field(2000, ge=1)
+    max_valid_pairs: int = Field(default=2000, ge=1)
     """Validate on this many pairs at most, drawn by the seed."""
 
 

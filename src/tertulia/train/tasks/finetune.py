@@ -36,23 +36,23 @@ class FinetuneConfig(RunConfig):
     """Further corpora to train on, each with a weight: how many of its dialogues there are for each one of `data`."""
     learn: TargetTurns = "all"
     """Turns that the loss covers: both speakers' (all), or only those of the one that the model replies for (own)."""
-    persona_dropout: float = Field(0.15, ge=0, lt=1)
+    persona_dropout: float = Field(default=0.15, ge=0, lt=1)
     """Share of the examples that lose their persona in training, so that the model also works without one; of both
     personas each is dropped by itself."""
-    reworded_share: float = Field(0.0, ge=0, le=1)
+    reworded_share: float = Field(default=0.0, ge=0, le=1)
     """Share of the examples whose persona sentences are replaced, anew in each epoch, by similar ones of other personas
     (by the packaged sentence encoder): less to copy from, more to understand."""
     valid_persona: PersonaScope | None = None
     """Whose persona the model sees in validation; by default as in training."""
-    min_turns: int = Field(3, ge=1)
+    min_turns: int = Field(default=3, ge=1)
     """Dialogues with fewer turns are left out; in those nobody speaks twice."""
-    batch_tokens: int = Field(512, ge=32)
+    batch_tokens: int = Field(default=512, ge=32)
     """Tokens per batch, padding included: of long dialogues fewer fit. Memory grows with it."""
-    accumulate: int = Field(4, ge=1)
+    accumulate: int = Field(default=4, ge=1)
     """Batches per update, in each process."""
-    epochs: int = Field(1, ge=1)
+    epochs: int = Field(default=1, ge=1)
     """Passes over the data, at most."""
-    warmup: int = Field(20, ge=0)
+    warmup: int = Field(default=20, ge=0)
     """Updates of linear warm-up."""
 
 

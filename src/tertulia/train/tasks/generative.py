@@ -42,7 +42,7 @@ class GenerativeConfig(RunConfig):
 
     model: Config = Config()
     """Sizes and shape of the model: the config of its architecture."""
-    persona_dropout: float = Field(0.0, ge=0, lt=1)
+    persona_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Share of the examples that lose their persona in training, so that the model also works without one; of both
     personas each is dropped by itself."""
     valid_persona: PersonaScope | None = None
@@ -51,21 +51,21 @@ class GenerativeConfig(RunConfig):
     """Turns that the loss covers: all, or only those of the speaker that the model replies for (own)."""
     tokenizer: TokenizerKind = "subwords"
     """Words, or SentencePiece subwords."""
-    vocabulary: int = Field(8000, ge=20)
+    vocabulary: int = Field(default=8000, ge=20)
     """Tokens to learn from the training text, at most."""
-    min_count: int = Field(2, ge=1)
+    min_count: int = Field(default=2, ge=1)
     """Words seen less often in the training text are unknown, so that the model learns what an unknown word is like.
     With 1 nothing is unknown in training, and a new word costs as much as chance decides. Only for words."""
     lower_case: bool | None = None
     """Whether subwords read capitals as small letters; by default where the training text has no capitals. Words are
     always in lower case."""
-    batch_tokens: int = Field(3000, ge=32)
+    batch_tokens: int = Field(default=3000, ge=32)
     """Tokens per batch, padding included: of long dialogues fewer fit."""
     teacher: Path | None = None
     """The folder of a trained model with the same tokens, usually a larger one, to distil."""
-    teacher_weight: float = Field(0.5, gt=0, le=1)
+    teacher_weight: float = Field(default=0.5, gt=0, le=1)
     """Weight of the teacher's distribution in the loss; the rest is the text's."""
-    teacher_temperature: float = Field(1.0, gt=0)
+    teacher_temperature: float = Field(default=1.0, gt=0)
     """Temperature of both distributions; above 1, improbable tokens matter more."""
 
     renamed: ClassVar[Mapping[str, str]] = {"tokens": "batch_tokens"}

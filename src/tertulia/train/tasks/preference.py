@@ -52,15 +52,15 @@ class PreferenceConfig(TrainingConfig):
     """What is trained of a base; a run has its adapters already, which are trained further."""
     loss: Literal["dpo", "kto"] = "dpo"
     """DPO learns from pairs of replies to one context, KTO from single replies that are wanted or not."""
-    beta: float = Field(0.1, gt=0)
+    beta: float = Field(default=0.1, gt=0)
     """How strongly the model is held to the reference; lower lets it move further away."""
-    label_smoothing: float = Field(0.0, ge=0, lt=0.5)
+    label_smoothing: float = Field(default=0.0, ge=0, lt=0.5)
     """DPO: the assumed share of wrong labels."""
-    sft_weight: float = Field(0.0, ge=0)
+    sft_weight: float = Field(default=0.0, ge=0)
     """Weight of the mean negative log-likelihood per token of chosen or desirable replies, added to the loss."""
-    desirable_weight: float = Field(1.0, gt=0)
+    desirable_weight: float = Field(default=1.0, gt=0)
     """KTO: weight of desirable replies."""
-    undesirable_weight: float = Field(1.0, gt=0)
+    undesirable_weight: float = Field(default=1.0, gt=0)
     """KTO: weight of undesirable replies."""
     questions: tuple[str, ...] = ()
     """Questions of a study whose answers count; by default all that are about replies."""
@@ -69,28 +69,28 @@ class PreferenceConfig(TrainingConfig):
     rating, and undesirable below it. By default 0.5 for yes-no questions and 0 for votes; scales need one."""
     withdrawn: tuple[str, ...] = ()
     """Pseudonyms of people who withdrew after the file was written: their judgements are left out."""
-    held_out: float = Field(0.2, gt=0, lt=1)
+    held_out: float = Field(default=0.2, gt=0, lt=1)
     """Share of the preferences to validate on; those of one conversation or context stay together."""
     perplexity_data: str = "sample"
     """Dialogues whose perplexity is measured before and after, so that a model that wins by breaking is seen."""
     perplexity_split: str = "valid"
     """The split of these dialogues."""
-    perplexity_dialogues: int = Field(10, ge=0)
+    perplexity_dialogues: int = Field(default=10, ge=0)
     """How many of them, drawn by the seed; 0 for none."""
-    max_perplexity_ratio: float = Field(1.1, gt=1)
+    max_perplexity_ratio: float = Field(default=1.1, gt=1)
     """A warning is given if perplexity rises by more than this factor."""
-    kl_samples: int = Field(16, ge=0)
+    kl_samples: int = Field(default=16, ge=0)
     """Replies sampled from the model at the end, to held-out contexts, on which the KL divergence to the reference is
     measured; 0 for none."""
-    kl_tokens: int = Field(24, ge=1)
+    kl_tokens: int = Field(default=24, ge=1)
     """Most tokens of these replies."""
-    batch_tokens: int = Field(1024, ge=32)
+    batch_tokens: int = Field(default=1024, ge=32)
     """Tokens per batch, padding and both replies of an example included. Memory grows with it."""
-    epochs: int = Field(2, ge=1)
+    epochs: int = Field(default=2, ge=1)
     """Passes over the data, at most."""
-    learning_rate: float = Field(1e-4, gt=0)
+    learning_rate: float = Field(default=1e-4, gt=0)
     """Peak learning rate."""
-    warmup: int = Field(5, ge=0)
+    warmup: int = Field(default=5, ge=0)
     """Updates of linear warm-up."""
 
 

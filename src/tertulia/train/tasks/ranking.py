@@ -39,19 +39,19 @@ class RankerConfig(RunConfig):
 
     model: Config = Config()
     """Sizes and shape of the model: the config of its architecture."""
-    persona_share: float = Field(1.0, ge=0, le=1)
+    persona_share: float = Field(default=1.0, ge=0, le=1)
     """Share of the training pairs that keep their persona: a model that has seen both works without one, too."""
-    max_turns: int = Field(20, ge=1)
+    max_turns: int = Field(default=20, ge=1)
     """Turns of context, the last ones."""
-    batch: int = Field(256, ge=2)
+    batch: int = Field(default=256, ge=2)
     """Pairs per batch: each reply's distractors are the other replies of its batch."""
-    per_dialogue: int = Field(1, ge=1)
+    per_dialogue: int = Field(default=1, ge=1)
     """Pairs of one dialogue per batch; they are not each other's distractors."""
-    candidates: int = Field(20, ge=2)
+    candidates: int = Field(default=20, ge=2)
     """Candidate replies in validation."""
-    valid_dialogues: int | None = Field(None, ge=2)
+    valid_dialogues: int | None = Field(default=None, ge=2)
     """Validate on this many dialogues, drawn by the seed; by default on all. Distractors come from the same ones."""
-    max_dialogues: int | None = Field(None, ge=2)
+    max_dialogues: int | None = Field(default=None, ge=2)
     """Train on this many dialogues only, drawn by the seed: for learning curves and quick experiments."""
     pool: bool = True
     """Encode the training utterances at the end, so that the run is a bot that can talk."""
