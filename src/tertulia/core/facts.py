@@ -63,8 +63,9 @@ _PLACES: tuple[tuple[re.Pattern[str], Kind], ...] = (
 )
 _AGE = re.compile(
     rf"{_ME}(?:am|turned|just turned) {ADVERBS}(?:about |almost )?(?P<age>[a-z]+(?:[- ][a-z]+)?|\d{{1,3}})"
-    r"(?: (?:years? old|years? of age|yrs? old|yo)\b| of age| and | now\b| this year\b| today\b|$)"
-    r"|\b(?P<old>\d{1,2}|[a-z]+(?:[- ][a-z]+)?) (?:years?|yrs?) old (?:man|woman|male|female|guy|girl|boy|person)"
+    r"(?:[- ](?:years?[- ]old|years? of age|yrs? old|yo)\b| of age| and | now\b| this year\b| today\b|$)"
+    rf"|(?:^|{_ME}am {ADVERBS})(?:an? )?(?:[a-z]+ )?(?P<old>\d{{1,2}}|[a-z]+(?:[- ][a-z]+)?)"
+    r"[- ](?:years?|yrs?)[- ]old (?:man|woman|male|female|guy|girl|boy|person)"
 )
 _NAME = re.compile(r"\bmy name is (\w+)|\bcall me (\w+)")
 _LIKE = re.compile(
