@@ -125,6 +125,7 @@ def test_subjects_without_any_variation_can_be_compared() -> None:
     assert different.difference.low < different.difference.value == 1 < different.difference.high
     assert different.p_value < 0.05
     assert (equal.difference.value, equal.p_value) == (0.0, 1.0)
+    assert compare_subjects(rows, bounds=(0, 1))[0].difference.high == 1  # means on this scale differ by no more
 
 
 def test_holm_keeps_the_family_wise_error_and_still_finds_large_differences() -> None:

@@ -170,7 +170,8 @@ def compare_subjects(
 ) -> list[RatingComparison]:
     """Differences of mean ratings, of all pairs of subjects or of those named, with Holm's correction.
 
-    `bounds` are the ends of the scale. Without them, two subjects whose ratings are all the same have no interval.
+    `bounds` are the ends of the scale. Without them, two subjects whose ratings are all the same have no interval, and
+    intervals may reach further than the scale does.
     """
     by_subject = _by_subject(ratings)
     pairs = list(itertools.combinations(by_subject, 2)) if pairs is None else pairs
@@ -225,11 +226,13 @@ def _difference(
             break
     if math.isnan(variance):
         return Estimate(value, n=len(rows), level=level), math.nan
+    span = (bounds[0] - bounds[1], bounds[1] - bounds[0]) if bounds else None
     if variance == 0:  # all ratings are the same
-        span = (bounds[0] - bounds[1], bounds[1] - bounds[0]) if bounds else None
         count = min(len({row.conversation for row in side}) for side in (first, second))
         ends = draws_interval(value, np.array([value]), count, bounds=span, level=level)
         return Estimate(value, *ends, n=len(rows), level=level), 1.0
     ends = t_interval(value, variance, degrees, level=level)
+    if span:  # no two means differ by more
+        ends = max(ends[0], span[0]), min(ends[1], span[1])
     p_value = 2 * scipy.special.stdtr(degrees, -abs(value) / math.sqrt(variance))
     return Estimate(value, *ends, n=len(rows), level=level), float(p_value)
