@@ -282,7 +282,7 @@ def test_why_shows_candidates_and_details() -> None:
         ("0.250", "meh", "scored lower", ""),
     ]
     facts = dict(details)
-    assert (facts["bot"], facts["checkpoint"], facts["settings"], facts["seed"]) == ("counting", "abc", "k=3", "7")
+    assert (facts["bot"], facts["checkpoint"], facts["settings"], facts["seed"]) == ("counting", "abc", "k = 3", "7")
     assert facts["time"] == "0.00 s"
 
 
