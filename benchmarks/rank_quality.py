@@ -4,6 +4,8 @@ Runs that are missing in --runs are trained with configs/personachat-*.toml on t
 are printed); existing runs are only evaluated. Data: a folder with train and the split to evaluate, as JSON of
 Persona-Chat; 19 distractors sampled from the same split, replies of the second speaker. The paper's distractors are not
 published, so its figures are for orientation only.
+
+`Blend` adds the z-scores of other rows over the twenty candidates (`blend:`), with the weights of --weights.
 """
 
 import argparse
@@ -45,7 +47,10 @@ ROWS = (
     Row("Profile Memory", "personachat-memory", True, (".318", ".509", ".354")),
     Row("KV Profile Memory", "personachat-kv", True, (".349", ".511", ".351")),
     Row("MiniLM", "personachat-minilm", False, ("", "", "")),
+    Row("Cross-encoder", "personachat-cross", False, ("", "", "")),
 )
+LARGE = {"MiniLM", "Cross-encoder"}
+BLEND = "Blend"
 
 
 def main() -> None:
@@ -56,22 +61,33 @@ def main() -> None:
     parser.add_argument("--judge-data", type=Path, help="file or folder to evaluate on, if it is not in --data")
     parser.add_argument("--runs", type=Path, default=Path("run/rank_quality"), help="folder of the trained models")
     parser.add_argument("--rows", nargs="*", help="only these rows")
+    parser.add_argument("--blend", nargs="*", default=["MiniLM", "Profile Memory", "Starspace"], help="rows to blend")
+    parser.add_argument("--weights", nargs="*", type=float, default=[1.0, 0.5, 0.5], help="one for each of them")
+    parser.add_argument("--limit", type=int, help="evaluate on the first dialogues only")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="train on 300 dialogues, evaluate on 50, no MiniLM")
     args = parser.parse_args()
+    blend = Row(BLEND, "", False, ("", "", ""))
     rows = [
-        row for row in ROWS if (not args.rows or row.name in args.rows) and not (args.quick and row.name == "MiniLM")
+        row
+        for row in (*ROWS, blend)
+        if (not args.rows or row.name in args.rows) and not (args.quick and row.name in {*LARGE, BLEND})
     ]
     judged = list(load_dialogues(args.judge_data or args.data, split=None if args.judge_data else args.split))
     config = RankConfig(speaker="second", seed=args.seed, metrics=("hits@1", "hits@5", "mrr"))
-    tasks = rank_tasks(judged[:50] if args.quick else judged, config)
+    judged = judged[: 50 if args.quick else args.limit]
+    tasks = rank_tasks(judged, config)
     print(f"{'hits@1 of 20':<20}{'none':>24}{'own, original':>26}{'own, revised':>26}   paper")
     figures: dict[str, float] = {}
     costs: list[str] = []
     for row in rows:
         cells = []
         for setting in SETTINGS:
-            spec = bot_for(row, setting, args.data, args.runs, args.quick, costs)
+            parts = [one for name in args.blend for one in ROWS if one.name == name] if row is blend else [row]
+            specs = [bot_for(one, setting, args.data, args.runs, args.quick, costs) for one in parts]
+            spec = specs[0]
+            if row is blend:
+                spec = f"blend:{','.join(specs)}?weights={','.join(map(str, args.weights))}"
             started = time.perf_counter()
             hits = judge_rank(make_bot(spec), tasks, config, setting=setting)[0]
             figure = estimate(hits, metric_named("hits@1"), seed=args.seed)
@@ -89,7 +105,8 @@ def main() -> None:
     print("original personas only.")
     for line in dict.fromkeys(costs):
         print(line)
-    finish("rank_quality", figures, {"split": args.split, "n": len(tasks), "seed": args.seed, "quick": args.quick})
+    settings = {"split": args.split, "n": len(tasks), "seed": args.seed, "quick": args.quick}
+    finish("rank_quality", figures, settings | {"blend": args.blend, "weights": args.weights})
 
 
 def bot_for(row: Row, setting: PersonaSetting, data: Path, runs: Path, quick: bool, costs: list[str]) -> str:
