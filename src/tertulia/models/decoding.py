@@ -360,7 +360,7 @@ class _Batch:
         return cls(turns, owner, sample, keys, state, logits, none.sum(1), none, active)
 
     def compact(self, compact_share: float) -> bool:
-        """Remove rows that have ended once they are that share of all, and turns without rows; False if none is left."""
+        """Remove rows that have ended once they are that share of all; False if no row is left."""
         self.active &= ~np.array([turn.ended for turn in self.turns])[self.owner]
         if not self.active.any():
             return False
