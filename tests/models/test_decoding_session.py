@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tertulia.core.config import validate
-from tertulia.models.decoding import READ_AHEAD, DecodingConfig, DecodingSession, Generation, decode
+from tertulia.models.decoding import DecodingConfig, DecodingSession, Generation, decode
 from tertulia.models.generator import DialogueView, Generator, JoinableState
 from tertulia.models.generators.base import GeneratorModule
 from tertulia.models.generators.evolved_transformer import EvolvedConfig, EvolvedTransformer
@@ -17,6 +17,7 @@ from tertulia.models.generators.seq2seq import Seq2Seq, Seq2SeqConfig
 from tertulia.models.generators.transformer import Transformer, TransformerConfig
 from tertulia.models.generators.vhcr import VHCR
 from tertulia.models.generators.vhred import VHRED, VHREDConfig
+from tertulia.models.read_ahead import READ_AHEAD
 from tertulia.models.tokenizer import END, WordTokenizer
 
 WORDS = WordTokenizer("a b c d e f g h i j k l".split())

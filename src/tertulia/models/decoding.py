@@ -36,7 +36,8 @@ from tertulia.models.generator import (
     eval_mode,
     limits_of,
 )
-from tertulia.models.sampling import Keys, TopTokens, draw, row_keys, top_tokens, uniforms
+from tertulia.models.read_ahead import ReadAhead
+from tertulia.models.sampling import DrawOptions, Keys, TopTokens, draw, row_keys, top_tokens, uniforms
 from tertulia.models.tokenizer import END, OTHER, OWN, PAD, PERSONA, UNKNOWN
 
 Method = Literal["sample", "greedy", "beam", "sample-and-rank"]
@@ -45,8 +46,6 @@ ROWS_AT_ONCE = 512
 """Rows decoded side by side: with 8,000 tokens the logits of one step then take 16 MB."""
 COMPACT_SHARE = 0.125
 """Rows that have ended leave once they are this share of the batch: each time, the other rows' state is copied."""
-READ_AHEAD = 512
-"""Tokens of new prompts that running turns wait for: two seconds on a core that reads 4 ms a token."""
 
 
 class DecodingConfig(Config):
@@ -173,8 +172,7 @@ class DecodingSession:
     advances every batch by one token. Either way a short turn never waits for a long one to end.
 
     With `early_tokens`, a step starts no more turns than the engine reads at once, and draws the first tokens of these
-    alone: they come early, and all go on together, which costs an engine less than steps of a few. The others wait for
-    `READ_AHEAD` tokens of prompts at most.
+    alone; the others wait a little (`models.read_ahead`), so that they all go on together.
     """
 
     def __init__(
@@ -190,9 +188,7 @@ class DecodingSession:
         self.model = model
         self.max_rows, self.max_tokens = limits_of(model, max_rows, max_tokens)
         self._compact_share = compact_share
-        self._engine = model if early_tokens and isinstance(model, LimitedGenerator) else None
-        self._tokens_read = 0
-        """What the engine had computed when the batches last advanced."""
+        self._ahead = ReadAhead(model) if early_tokens and isinstance(model, LimitedGenerator) else None
         self._queue: deque[_Turn] = deque()
         self._batches: list[_Batch | _BeamBatch] = []
         self._turns: dict[int, _Turn] = {}
@@ -226,11 +222,11 @@ class DecodingSession:
         with eval_mode(self.model):
             self._batches = [batch for batch in self._batches if batch.compact(self._compact_share)]
             started = self._start_batches()
-            advanced = [] if started and self._engine is not None else self._batches
+            advanced = [] if started and self._ahead else self._batches
             for batch in advanced:
                 batch.advance(self.model)
-            if self._engine is not None and not started:
-                self._tokens_read = self._engine.tokens_read
+            if self._ahead and not started:
+                self._ahead.went_on()
             progress = [one for batch in (*advanced, *started) for one in batch.draw(self.model)]
             for batch in started:
                 if not any(other.join(batch) for other in self._batches):
@@ -246,13 +242,8 @@ class DecodingSession:
 
     def _start_batches(self) -> "list[_Batch | _BeamBatch]":
         """Read the dialogues of queued turns for which there is room: equal numbers of rows in one pass."""
-        running, admitted, at_once = self._running, list[_Turn](), None
-        if self._engine is not None:
-            at_once = self._engine.prompts_at_once
-            if not running:
-                self._tokens_read = self._engine.tokens_read
-            elif self._engine.tokens_read - self._tokens_read >= READ_AHEAD:
-                return []
+        running, admitted = self._running, list[_Turn]()
+        at_once = self._ahead.prompts(running=bool(running)) if self._ahead else None
         while (
             len(admitted) != at_once
             and self._queue
@@ -301,11 +292,11 @@ class _Turn:
         self.ended = False
 
     @property
-    def draw_options(self) -> "_DrawOptions":
+    def draw_options(self) -> DrawOptions:
         """How its next token is drawn."""
         config = self.config
         temperature = 0.0 if config.method == "greedy" else config.temperature
-        return _DrawOptions(
+        return DrawOptions(
             temperature, config.top_k, config.top_p, config.repetition_penalty, config.forbidden(self.count)
         )
 
@@ -322,16 +313,6 @@ class _Sample:
         self.logprobs: list[float] = []  # with the end token
         self.top: list[TopTokens] = []
         self.finished = False
-
-
-class _DrawOptions(NamedTuple):
-    """Rows with equal options are drawn together."""
-
-    temperature: float
-    top_k: int
-    top_p: float
-    repetition_penalty: float
-    forbidden: tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -431,7 +412,7 @@ class _Batch:
 
     def _draw_by_options(self, noise: NDArray[np.float64]) -> tuple[torch.Tensor, torch.Tensor]:
         """Tokens and log-probabilities of all rows: (rows,), (rows,)."""
-        by_options: dict[_DrawOptions, list[int]] = {}
+        by_options: dict[DrawOptions, list[int]] = {}
         for owner, turn in enumerate(self.turns):
             by_options.setdefault(turn.draw_options, []).append(owner)
         tokens = torch.zeros(len(self.owner), dtype=torch.long, device=self.logits.device)
