@@ -15,7 +15,8 @@ little, so CPU seconds of the process are printed beside it, also until the firs
 On an idle core both are the same. The times to load (a file that is in the cache) and the load of the machine are
 printed, too.
 
-With `--agreement N` it says instead how far the logits of both engines are apart, on N dialogues of the bundled sample.
+With `--agreement N` it says instead how far the logits of both engines are apart, on N dialogues of the bundled sample:
+torch with the published weights, llama.cpp with the file that our bot computes with.
 """
 
 import argparse
@@ -260,9 +261,12 @@ def agreement(dialogues: int, threads: int) -> None:
         sums["nll_llamacpp"] -= float(other.gather(1, target).sum())
         tokens, largest = tokens + len(kl), max(largest, float(kl.max()))
     figures = {name: value / tokens for name, value in sums.items()} | {"largest_kl": largest}
+    file = bots[1].chat.lm.weights.file
+    print(f"llama.cpp computes with {file.name} ({bots[1].generator.provenance['weights_encoding']})")
     for name, value in figures.items():
         print(f"  {name:18}{value:10.4f}")
-    finish("chat_speed", figures, {"agreement": dialogues, "tokens": tokens, "data": "sample, valid"})
+    settings = {"agreement": dialogues, "tokens": tokens, "data": "sample, valid", "file": file.name}
+    finish("chat_speed", figures, settings)
 
 
 def instructions() -> str:

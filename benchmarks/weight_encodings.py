@@ -1,14 +1,16 @@
 """What a token of SmolLM2 costs in llama.cpp, by the encoding of its weights: why our bot computes with Q8_0.
 
 The published file has Q4_1; the others are made from it. CPU milliseconds on one thread, from the C interface alone:
-for a token of a prompt of 200, for a step of one conversation, and for a step of eight conversations of 60 tokens.
-Encodings alternate; figures are the lowest of the repetitions, as a busy machine only ever adds time.
+for a token of a prompt of 200, and for a step of one, two, five, seven or eight conversations of 60 tokens. `eight
+apart` is the last one with the conversations in descending order of their sequences, which llama.cpp then computes one
+by one: sequences with a memory of their own share a pass only if their numbers are consecutive. Encodings alternate;
+figures are the lowest of the repetitions, as a busy machine only ever adds time.
 """
 
 import argparse
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import gguf
@@ -20,6 +22,7 @@ from tertulia.models.llamacpp.context import Context, Weights
 from tertulia.models.llamacpp.encoding import encode_again
 
 PROMPT, SHORT, STREAMS = 200, 60, 8
+STEPS = {"one": 1, "two": 2, "five": 5, "seven": 7, "eight": 8}
 
 
 def measure(context: Context, ids: list[list[int]], steps: int) -> dict[str, float]:
@@ -30,16 +33,19 @@ def measure(context: Context, ids: list[list[int]], steps: int) -> dict[str, flo
     for row in range(1, STREAMS):
         read(context, ids[row][:SHORT], row)
 
-    def one() -> None:
-        for i in range(PROMPT, PROMPT + steps):
-            context.decode([ids[0][i]], [i], [0], [True])
+    length = [PROMPT] + [SHORT] * (STREAMS - 1)
 
-    def eight() -> None:
-        for i in range(steps):
-            positions = [(PROMPT + steps if row == 0 else SHORT) + i for row in range(STREAMS)]
-            context.decode([ids[row][i] for row in range(STREAMS)], positions, range(STREAMS), [True] * STREAMS)
+    def step(rows: Sequence[int]) -> float:
+        def run() -> None:
+            for i in range(steps):
+                context.decode([ids[row][i] for row in rows], [length[row] for row in rows], rows, [True] * len(rows))
+                for row in rows:
+                    length[row] += 1
 
-    return {"prompt_token": reading, "step_of_one": cpu(one) / steps, "step_of_eight": cpu(eight) / steps}
+        return cpu(run) / steps
+
+    by_rows = {f"step_of_{name}": step(range(count)) for name, count in STEPS.items()}
+    return {"prompt_token": reading} | by_rows | {"eight_apart": step(range(STREAMS)[::-1])}
 
 
 def read(context: Context, ids: list[int], row: int) -> None:

@@ -17,6 +17,7 @@ from tertulia.models.generators.seq2seq import Seq2Seq, Seq2SeqConfig
 from tertulia.models.generators.transformer import Transformer, TransformerConfig
 from tertulia.models.generators.vhcr import VHCR
 from tertulia.models.generators.vhred import VHRED, VHREDConfig
+from tertulia.models.read_ahead import READ_AHEAD
 from tertulia.models.tokenizer import END, WordTokenizer
 
 WORDS = WordTokenizer("a b c d e f g h i j k l".split())
@@ -238,17 +239,42 @@ def test_states_say_whether_they_can_be_joined(model: Generator) -> None:
 
 
 def test_first_tokens_come_before_all_prompts_are_read() -> None:
-    """Where an engine reads prompts one by one; what is generated is the same as in one batch."""
+    """Where an engine reads prompts one by one; then all go on together, as they would have in one batch."""
+    session, model, config = early_session(tokens_read=100)
+    handles = [session.add(view, config, seed) for seed, view in enumerate(VIEWS[:3])]
+    steps = [[result.handle for result in session.step()] for _ in range(4)]
+    assert steps == [[handles[0]], [handles[1]], [handles[2]], handles]
+    generated = {handle: one[0].tokens for handle, one in finish(session, handles).items()}
+    expected = decode(model, VIEWS[:3], config, [0, 1, 2])
+    assert generated == {handle: one[0].tokens for handle, one in zip(handles, expected, strict=True)}
+
+
+def test_running_turns_wait_for_few_prompts_only() -> None:
+    """One that joins while others are in the middle of a turn; and after long prompts the others go on first."""
+    session, model, config = early_session(tokens_read=READ_AHEAD // 2)
+    first = session.add(VIEWS[0], config, 0)
+    session.step()
+    session.step()
+    late = [session.add(view, config, seed) for seed, view in enumerate(VIEWS[1:4], start=1)]
+    steps = [[result.handle for result in session.step()] for _ in range(5)]
+    assert steps == [late[:1], late[1:2], [first, *late[:2]], late[2:], [first, *late]]
+    session.cancel(first)
+    generated = {handle: one[0].tokens for handle, one in finish(session, late).items()}
+    expected = decode(model, VIEWS[1:4], config, [1, 2, 3])
+    assert generated == {handle: one[0].tokens for handle, one in zip(late, expected, strict=True)}
+
+
+def early_session(*, tokens_read: int) -> tuple[DecodingSession, Generator, DecodingConfig]:
+    """With an engine that reads prompts one by one, so many tokens each."""
     torch.manual_seed(1)
     model: Any = MODELS["transformer"]().double().eval()
-    model.max_rows, model.max_tokens, model.prompts_at_once = 256, 8192, 1
-    config = DecodingConfig(method="sample", max_tokens=6, min_tokens=6)
-    session = DecodingSession(model, early_tokens=True)
-    handles = [session.add(view, config, seed) for seed, view in enumerate(VIEWS[:3])]
-    steps = [[result.handle for result in session.step()] for _ in range(3)]
-    assert steps == [handles[:1], handles[:2], handles]
-    generated: dict[int, Sequence[Generation]] = {}
-    while len(generated) < 3:
-        generated |= {one.handle: one.generations for one in session.step() if one.generations is not None}
-    expected = decode(model, VIEWS[:3], config, [0, 1, 2])
-    assert [generated[handle][0].tokens for handle in handles] == [one[0].tokens for one in expected]
+    start = model.start
+
+    def counted_start(views: Sequence[DialogueView]) -> Any:
+        model.tokens_read += tokens_read * len(views)
+        return start(views)
+
+    model.max_rows, model.max_tokens, model.prompts_at_once, model.tokens_read = 256, 8192, 1, 10_000
+    model.start = counted_start
+    config = DecodingConfig(method="sample", max_tokens=6, min_tokens=6, repetition_penalty=1.3)
+    return DecodingSession(model, early_tokens=True), model, config

@@ -36,7 +36,8 @@ from tertulia.models.generator import (
     eval_mode,
     limits_of,
 )
-from tertulia.models.sampling import Keys, TopTokens, draw, row_keys, top_tokens, uniforms
+from tertulia.models.read_ahead import ReadAhead
+from tertulia.models.sampling import DrawOptions, Keys, TopTokens, draw, row_keys, top_tokens, uniforms
 from tertulia.models.tokenizer import END, OTHER, OWN, PAD, PERSONA, UNKNOWN
 
 Method = Literal["sample", "greedy", "beam", "sample-and-rank"]
@@ -170,8 +171,8 @@ class DecodingSession:
     (`JoinableState`), and for beam search, turns that were added together are a batch of their own, and each step
     advances every batch by one token. Either way a short turn never waits for a long one to end.
 
-    With `early_tokens`, a step starts no more turns than the engine reads at once: those that were read first get their
-    first tokens while others still wait to be read.
+    With `early_tokens`, a step starts no more turns than the engine reads at once, and draws the first tokens of these
+    alone; the others wait a little (`models.read_ahead`), so that they all go on together.
     """
 
     def __init__(
@@ -187,8 +188,7 @@ class DecodingSession:
         self.model = model
         self.max_rows, self.max_tokens = limits_of(model, max_rows, max_tokens)
         self._compact_share = compact_share
-        at_once = model.prompts_at_once if early_tokens and isinstance(model, LimitedGenerator) else None
-        self._prompts_at_once: int | None = at_once
+        self._ahead = ReadAhead(model) if early_tokens and isinstance(model, LimitedGenerator) else None
         self._queue: deque[_Turn] = deque()
         self._batches: list[_Batch | _BeamBatch] = []
         self._turns: dict[int, _Turn] = {}
@@ -218,13 +218,19 @@ class DecodingSession:
 
     @torch.inference_mode()
     def step(self) -> list[StepResult]:
-        """One more token for every turn that is being decoded."""
+        """One more token for every turn that is being decoded; with `early_tokens` perhaps for new ones alone."""
         with eval_mode(self.model):
-            self._batches = [batch for batch in self._batches if batch.advance(self.model, self._compact_share)]
-            for batch in self._start_batches():
+            self._batches = [batch for batch in self._batches if batch.compact(self._compact_share)]
+            started = self._start_batches()
+            advanced = [] if started and self._ahead else self._batches
+            for batch in advanced:
+                batch.advance(self.model)
+            if self._ahead and not started:
+                self._ahead.went_on()
+            progress = [one for batch in (*advanced, *started) for one in batch.draw(self.model)]
+            for batch in started:
                 if not any(other.join(batch) for other in self._batches):
                     self._batches.append(batch)
-            progress = [one for batch in self._batches for one in batch.draw(self.model)]
         for one in progress:
             if one.generations is not None:
                 self._turns.pop(one.handle, None)
@@ -237,8 +243,9 @@ class DecodingSession:
     def _start_batches(self) -> "list[_Batch | _BeamBatch]":
         """Read the dialogues of queued turns for which there is room: equal numbers of rows in one pass."""
         running, admitted = self._running, list[_Turn]()
+        at_once = self._ahead.prompts(running=bool(running)) if self._ahead else None
         while (
-            len(admitted) != self._prompts_at_once
+            len(admitted) != at_once
             and self._queue
             and (self._queue[0].ended or self._fits([*running, *admitted], self._queue[0]))
         ):
@@ -285,11 +292,11 @@ class _Turn:
         self.ended = False
 
     @property
-    def draw_options(self) -> "_DrawOptions":
+    def draw_options(self) -> DrawOptions:
         """How its next token is drawn."""
         config = self.config
         temperature = 0.0 if config.method == "greedy" else config.temperature
-        return _DrawOptions(
+        return DrawOptions(
             temperature, config.top_k, config.top_p, config.repetition_penalty, config.forbidden(self.count)
         )
 
@@ -308,28 +315,18 @@ class _Sample:
         self.finished = False
 
 
-class _DrawOptions(NamedTuple):
-    """Rows with equal options are drawn together."""
-
-    temperature: float
-    top_k: int
-    top_p: float
-    repetition_penalty: float
-    forbidden: tuple[int, ...]
-
-
 @dataclass(slots=True)
 class _Batch:
-    """Rows that go through the model together. Each step is `advance`, then perhaps some `join`s, then `draw`."""
+    """Rows that go through the model together. Each step is `compact`, `advance`, `draw`, then perhaps some `join`s."""
 
     turns: list[_Turn]
     owner: NDArray[np.int64]  # (rows,): index of each row's turn
     sample: NDArray[np.int64]  # (rows,): index of the row among the samples of its turn
     keys: Keys  # (rows,)
     state: State
-    logits: torch.Tensor  # (rows, vocabulary): of the next token
+    logits: torch.Tensor  # (rows, vocabulary): of the next token, from `advance` to `draw`
     tokens: torch.Tensor  # (rows,): drawn last
-    generated: torch.Tensor  # (rows, steps): drawn so far; rows that joined later have PAD in front
+    generated: torch.Tensor  # (rows, steps): drawn before; rows that joined later have PAD in front
     active: NDArray[np.bool_]  # (rows,): those that have not ended
 
     @classmethod
@@ -343,16 +340,26 @@ class _Batch:
         active = np.ones(len(keys), dtype=np.bool_)
         return cls(turns, owner, sample, keys, state, logits, none.sum(1), none, active)
 
-    def advance(self, model: Generator, compact_share: float) -> bool:
-        """Compute the logits of the next token; False if all rows have ended."""
+    def compact(self, compact_share: float) -> bool:
+        """Remove rows that have ended once they are that share of all; False if no row is left."""
         self.active &= ~np.array([turn.ended for turn in self.turns])[self.owner]
         if not self.active.any():
             return False
-        self.generated = torch.cat([self.generated, self.tokens[:, None]], 1)
         if 1 - self.active.mean() >= compact_share:
-            self._compact()
-        self.logits, self.state = model.step(self.state, self.tokens)
+            rows = np.flatnonzero(self.active)
+            kept = torch.from_numpy(rows).to(self.tokens.device)
+            owners, owner = np.unique(self.owner[rows], return_inverse=True)
+            self.turns, self.owner = [self.turns[i] for i in owners], owner
+            self.sample, self.keys, self.active = self.sample[rows], self.keys[rows], self.active[rows]
+            self.state, self.tokens = self.state.select(kept), self.tokens[kept]
+            unused = self.generated.shape[1] + 1 - max(turn.count for turn in self.turns)
+            self.generated = self.generated[kept, unused:]
         return True
+
+    def advance(self, model: Generator) -> None:
+        """Compute the logits of the next token."""
+        self.generated = torch.cat([self.generated, self.tokens[:, None]], 1)
+        self.logits, self.state = model.step(self.state, self.tokens)
 
     def join(self, other: "_Batch | _BeamBatch") -> bool:
         """Add the rows of another batch; False if the model's states cannot be joined."""
@@ -367,7 +374,7 @@ class _Batch:
         self.sample = np.concatenate([self.sample, other.sample])
         self.keys = np.concatenate([self.keys, other.keys])
         self.active = np.concatenate([self.active, other.active])
-        self.logits, self.tokens = torch.cat([self.logits, other.logits]), torch.cat([self.tokens, other.tokens])
+        self.tokens = torch.cat([self.tokens, other.tokens])
         missing = self.generated.shape[1] - other.generated.shape[1]
         self.generated = torch.cat([self.generated, pad(other.generated, (missing, 0), value=PAD)])
         return True
@@ -405,7 +412,7 @@ class _Batch:
 
     def _draw_by_options(self, noise: NDArray[np.float64]) -> tuple[torch.Tensor, torch.Tensor]:
         """Tokens and log-probabilities of all rows: (rows,), (rows,)."""
-        by_options: dict[_DrawOptions, list[int]] = {}
+        by_options: dict[DrawOptions, list[int]] = {}
         for owner, turn in enumerate(self.turns):
             by_options.setdefault(turn.draw_options, []).append(owner)
         tokens = torch.zeros(len(self.owner), dtype=torch.long, device=self.logits.device)
@@ -429,16 +436,6 @@ class _Batch:
             tokens[at], logprobs[at] = drawn
         return tokens, logprobs
 
-    def _compact(self) -> None:
-        """Remove the rows that have ended, and turns without rows."""
-        rows = np.flatnonzero(self.active)
-        kept = torch.from_numpy(rows).to(self.logits.device)
-        owners, owner = np.unique(self.owner[rows], return_inverse=True)
-        self.turns, self.owner = [self.turns[i] for i in owners], owner
-        self.sample, self.keys, self.active = self.sample[rows], self.keys[rows], self.active[rows]
-        self.state, self.tokens = self.state.select(kept), self.tokens[kept]
-        self.generated = self.generated[kept][:, -max(turn.count for turn in self.turns) :]
-
 
 class _BeamBatch:
     """Beam searches that started together; the same interface as `_Batch`."""
@@ -457,9 +454,12 @@ class _BeamBatch:
             top=max(turn.top_logprobs for turn in turns),
         )
 
-    def advance(self, model: Generator, compact_share: float) -> bool:
-        """Whether a search has not ended; `draw` does the work."""
+    def compact(self, compact_share: float) -> bool:
+        """Whether a search has not ended."""
         return not all(turn.ended for turn in self.turns)
+
+    def advance(self, model: Generator) -> None:
+        """Nothing: `draw` does the work."""
 
     def join(self, other: "_Batch | _BeamBatch") -> bool:
         """Never: the search changes its rows at every step."""

@@ -121,6 +121,11 @@ class LimitedGenerator(Generator, Protocol):
     prompts_at_once: int
     """Contexts that it reads at once; more of them are read one after the other."""
 
+    @property
+    def tokens_read(self) -> int:
+        """Tokens that it has computed so far."""
+        ...
+
 
 class Importance(NamedTuple):
     """Estimates by importance sampling for the target turns of each dialogue, in nats."""

@@ -37,6 +37,16 @@ class Drawn(NamedTuple):
     logprobs: torch.Tensor  # (rows,): of the unmodified distribution
 
 
+class DrawOptions(NamedTuple):
+    """How the next token of a row is drawn; rows with equal options are drawn together."""
+
+    temperature: float
+    top_k: int
+    top_p: float
+    repetition_penalty: float
+    forbidden: tuple[int, ...]
+
+
 def row_keys(seeds: Sequence[int], samples: int, salt: int = 0) -> Keys:
     """One key for each sample of each seed, seed by seed (a, a, b, b): all randomness of a row comes from its key."""
     base = _mix(np.array([seed & _MASK for seed in seeds], dtype=np.uint64) + _mix(_as_key(salt)))

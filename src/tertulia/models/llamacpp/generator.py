@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from transformers import AutoTokenizer
 
@@ -52,6 +52,11 @@ class LlamaCppGenerator(ChatGenerator):
         self.provenance = dict(provenance)
         """Engine, version and digests of the weights."""
         self._ends = end_tensor(chat)
+
+    @property
+    def tokens_read(self) -> int:
+        """Tokens that llama.cpp has computed so far."""
+        return cast(LlamaCppModel, self.chat.lm).decoded_tokens
 
     def prompt(self, view: DialogueView) -> list[int]:
         """The tokens that the model reads before it generates the next turn of a view."""

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -27,6 +28,16 @@ STREAMS = 8
 """Conversations with a memory of their own."""
 MAX_ROWS = 256
 """Sequences of the shared memory; llama.cpp's own limit."""
+
+
+class _Part(NamedTuple):
+    """Tokens that are appended to one sequence of a memory."""
+
+    number: int
+    start: int
+    tokens: Sequence[int]
+    row: int | None
+    """None if nobody wants them: they only keep the others company."""
 
 
 class LlamaCppModel:
@@ -135,20 +146,29 @@ class LlamaCppModel:
         """Let rows grow; the logits after each token, or after the last one, of each row: (n, vocabulary)."""
         logits: dict[int, NDArray[np.float32]] = {}
         for memory in {id(row.memory): row.memory for row in rows}.values():
-            group = [i for i, row in enumerate(rows) if row.memory is memory]
+            parts = [
+                _Part(row.number, len(row.tokens), tokens[i], i) for i, row in enumerate(rows) if row.memory is memory
+            ]
+            if all(len(part.tokens) == 1 for part in parts):
+                beside = memory.companions([part.number for part in parts])
+                parts += [_Part(number, length, (self.pad,), None) for number, length in beside.items()]
+            parts.sort()
             ids, positions, numbers, outputs = list[int](), list[int](), list[int](), list[bool]()
-            for i in group:
-                start, count = len(rows[i].tokens), len(tokens[i])
-                ids += tokens[i]
-                positions += range(start, start + count)
-                numbers += [rows[i].number] * count
+            for part in parts:
+                count = len(part.tokens)
+                ids += part.tokens
+                positions += range(part.start, part.start + count)
+                numbers += [part.number] * count
                 outputs += [not last_only] * (count - 1) + [True]
-            rows_logits = memory.context.decode(ids, positions, numbers, outputs)
-            first = 0
-            for i in group:
-                rows[i].tokens.extend(tokens[i])
-                last = first + (1 if last_only else len(tokens[i]))
-                logits[i], first = rows_logits[first:last], last
+            computed, first = memory.context.decode(ids, positions, numbers, outputs), 0
+            for part in parts:
+                last = first + (1 if last_only else len(part.tokens))
+                if part.row is None:
+                    memory.context.truncate(part.number, part.start)
+                else:
+                    rows[part.row].tokens.extend(part.tokens)
+                    logits[part.row] = computed[first:last]
+                first = last
         return [logits[i] for i in range(len(rows))]
 
 

@@ -23,6 +23,9 @@ from tertulia.models.prefix_cache import PrefixCache, common_prefix
 SHORT_PREFIX = 8
 """Fewer common tokens than this are not worth copying a sequence for; and so many tokens may be lost without a copy."""
 
+TILE = 4
+"""Tokens that llama.cpp's kernels multiply together: eight of them take less time than seven, and no more than five."""
+
 
 class TokenRow:
     """A sequence in a memory; when nobody holds it any more, the memory may use it for something else."""
@@ -43,7 +46,8 @@ class Streams:
     def __init__(self, context: Context, *, sequences: int, size: int, cache: PrefixCache[NDArray[np.uint8]]) -> None:
         self.context, self.size, self.cache = context, size, cache
         self.released: deque[int] = deque()
-        self._unused = list(range(sequences))
+        self._sequences = sequences
+        self._unused = list(reversed(range(sequences)))
         self._idle: OrderedDict[int, None] = OrderedDict()  # least recently used first
         self._tokens: dict[int, list[int]] = {}  # of all sequences that are in use or idle
 
@@ -67,6 +71,19 @@ class Streams:
         self.context.truncate(number, 0)
         self.context.restore(number, match.value)
         return self._row(number, prompt[: match.length])
+
+    def companions(self, numbers: Sequence[int]) -> dict[int, int]:
+        """Other sequences, with their lengths, that should get a token, too, so that one pass computes all of them.
+
+        llama.cpp computes sequences with streams in one pass if their numbers are consecutive. Where there are gaps, a
+        token for each sequence in between costs less than another pass. It must be removed again.
+        """
+        if len(numbers) < TILE:
+            return {}
+        width = min(-(-(max(numbers) + 1 - min(numbers)) // TILE) * TILE, self._sequences)
+        first = min(min(numbers), self._sequences - width)
+        beside = {i: len(self._tokens.get(i, ())) for i in range(first, first + width) if i not in numbers}
+        return beside if all(length < self.size for length in beside.values()) else {}
 
     def _take(self) -> int:
         """A sequence for a new conversation; what the least recently used one holds moves to the cache."""
@@ -114,6 +131,10 @@ class SharedMemory:
             self.context.truncate(row.number, match.length)
             row.tokens.extend(prompt[: match.length])
         return row
+
+    def companions(self, _: Sequence[int]) -> dict[int, int]:
+        """None: any sequences of this memory are computed in one pass."""
+        return {}
 
     def keep(self, row: TokenRow) -> None:
         """Put what a row holds into the cache, for the next turn of its conversation."""
