@@ -14,6 +14,7 @@ ENVIRONMENT = {
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_THRESHOLD_": _KEPT_BYTES,
     "MALLOC_TRIM_THRESHOLD_": _KEPT_BYTES,
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",  # large pages, where the system gives them to those who ask
 }
 """Environment variables of the workers."""
 

@@ -113,6 +113,27 @@ def sum_in_rows(values: npt.NDArray[Any], offsets: Ints) -> Ints:
     return total
 
 
+_ONES = np.uint64(0x0101010101010101)
+"""Times this, the highest of eight small bytes is the sum of them all."""
+LOW_BYTES = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
+"""LOW_BYTES[n] masks the first n of eight bytes."""
+
+
+def count_in_rows(flags: Flags, offsets: Ints) -> Ints:
+    """How many flags of each row are set: `sum_in_rows`, eight at a time.
+
+    >>> count_in_rows(np.array([True, False, True, True]), np.array([0, 1, 1, 4])).tolist()
+    [1, 0, 2]
+    """
+    eights = np.zeros(len(flags) // 8 + 1, "<u8")
+    eights.view(np.uint8)[: len(flags)] = flags
+    before = np.zeros(len(eights) + 1, np.int64)
+    np.cumsum((eights * _ONES >> np.uint64(56)).view(np.int64), out=before[1:])
+    whole, rest = offsets >> 3, offsets & 7
+    begun = (eights[whole] & LOW_BYTES[rest]) * _ONES >> np.uint64(56)
+    return np.diff(before[whole] + begun.view(np.int64))
+
+
 class Runs(NamedTuple):
     """Runs of bytes in order, none of which crosses the end of a row."""
 
@@ -154,7 +175,7 @@ def are_blanks(data: Bytes) -> Flags:
 
 def to_lower_case(data: Bytes) -> Bytes:
     """ASCII letters in lower case, all other bytes unchanged."""
-    return np.asarray(data | (((data - np.uint8(65)) < 26).view(np.uint8) << 5))
+    return np.asarray(data + ((data - np.uint8(65)) < 26).view(np.uint8) * np.uint8(32))
 
 
 def rows_containing(texts: Texts, positions: Ints) -> Flags:
@@ -171,15 +192,15 @@ def plain_rows(texts: Texts) -> Flags:
 
 def letters_and_length(texts: Texts, plain: Flags) -> tuple[Ints, Ints]:
     """Letters and characters of each row, as `is_letter` and `len` count them; `plain` rows are pure ASCII."""
-    letters, length = sum_in_rows(are_letters(texts.data), texts.offsets), texts.sizes
+    letters, length = count_in_rows(are_letters(texts.data), texts.offsets), texts.sizes
     other = np.flatnonzero(~plain)
     if len(other):
         rows = take_rows(texts, other)
         length = length.copy()
-        length[other] -= sum_in_rows((rows.data & 0xC0) == 0x80, rows.offsets)  # UTF-8 continuation bytes
+        length[other] -= count_in_rows((rows.data & 0xC0) == 0x80, rows.offsets)  # UTF-8 continuation bytes
         code_points = np.frombuffer(rows.data.tobytes().decode().encode("utf-32-le"), np.uint32)
         ends = np.concatenate([[0], np.cumsum(length[other])])
-        letters[other] = sum_in_rows(_alphabetic(code_points), ends)
+        letters[other] = count_in_rows(_alphabetic(code_points), ends)
     return letters, length
 
 

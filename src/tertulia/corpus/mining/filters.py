@@ -34,6 +34,7 @@ from tertulia.corpus.mining.columns import (
     strings_to_arrow,
     texts_of,
     to_arrow,
+    to_lower_case,
 )
 from tertulia.corpus.mining.forest import first_of_each, link_parents, message_keys, with_descendants
 from tertulia.corpus.mining.hashing import Hashes, is_in_sorted
@@ -159,7 +160,7 @@ def filter_messages(table: pa.Table, settings: FilterSettings) -> FilteredMessag
     flags = numbers_of(column["flags"])
     reasons.remove(links.invalid, "no parent")
     reasons.remove((flags & DELETED) != 0, "deleted")
-    reasons.remove(flags_of(pc.match_substring(column["author"], "bot", ignore_case=True)), "bot")
+    reasons.remove(_name_bot(column["author"]), "bot")
     checks = [_check_characters(texts[part], settings.rules.min_letters) for part in blocks(len(texts))]
     url, plain, few_letters = (np.concatenate(parts) for parts in zip(*checks, strict=True))
     reasons.remove(url, "url")
@@ -225,6 +226,16 @@ def without_quotes_of(text: str, parent: str) -> str:
     bare = first.lstrip("> ").strip()
     is_quote = bare and (bare in parent or squash(bare) in _squash_parent(parent))
     return (rest if is_quote else text).strip()
+
+
+def _name_bot(authors: StringArray) -> Flags:
+    """Rows with "bot", in any case."""
+    raw = texts_of(authors)
+    data, rows = to_lower_case(raw.data), np.zeros(len(authors), np.bool_)
+    places = np.flatnonzero((data[:-2] == ord("b")) & (data[1:-1] == ord("o")) & (data[2:] == ord("t")))
+    row = np.searchsorted(raw.offsets, places, side="right") - 1
+    rows[row[places + 3 <= raw.offsets[row + 1]]] = True
+    return rows
 
 
 def _check_characters(texts: StringArray, min_letters: float) -> tuple[Flags, Flags, Flags]:

@@ -12,7 +12,7 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
-from tertulia.corpus.mining.columns import Bytes, Ints, StringArray, Texts, blocks, flags_of, texts_of
+from tertulia.corpus.mining.columns import LOW_BYTES, Bytes, Ints, StringArray, Texts, blocks, flags_of, texts_of
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -50,17 +50,19 @@ _LOW_BITS = (1 << 20) - 1
 _SHORT = 64
 """The first bytes of a word, which are hashed eight at a time."""
 _PADDING = np.zeros(8, np.uint8)
-_LOW_BYTES = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
-"""_LOW_BYTES[n] masks the first n of eight bytes."""
+_MIXER = np.uint64(0xD6E8FEB86659FD93)
 _NULL = np.uint64(0x5851F42D4C957F2D)
 """The hash of a null, which differs from that of an empty text."""
 
 
 def mix(values: Hashes) -> Hashes:
     """A bijection in which every bit of the result depends on every bit of the value."""
-    values = (values ^ (values >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
-    values = (values ^ (values >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
-    return values ^ (values >> np.uint64(29))
+    mixed = values ^ (values >> np.uint64(32))
+    mixed *= _MIXER
+    mixed ^= mixed >> np.uint64(32)
+    mixed *= _MIXER
+    mixed ^= mixed >> np.uint64(29)
+    return mixed
 
 
 def hash_runs(data: Bytes, starts: Ints, ends: Ints) -> Hashes:
@@ -91,11 +93,11 @@ def hash_words(data: Bytes, starts: Ints, ends: Ints) -> Hashes:
     """A different hash with the same contract, faster for short runs."""
     eights = _eights(data)
     sizes = ends - starts
-    hashes = (eights[starts] & _LOW_BYTES[np.minimum(sizes, 8)]) * _WEIGHTS[0] + sizes.astype(np.uint64) * _WEIGHTS[1]
+    hashes = (eights[starts] & LOW_BYTES[np.minimum(sizes, 8)]) * _WEIGHTS[0] + sizes.astype(np.uint64) * _WEIGHTS[1]
     longer = np.flatnonzero(sizes > 8)  # most words end here; each round keeps only those that continue
     for position in range(8, _SHORT, 8):
         remaining = sizes[longer] - position
-        next_bytes = eights[starts[longer] + position] & _LOW_BYTES[np.minimum(remaining, 8)]
+        next_bytes = eights[starts[longer] + position] & LOW_BYTES[np.minimum(remaining, 8)]
         hashes[longer] = mix(hashes[longer]) + next_bytes * _WEIGHTS[2]
         longer = longer[remaining > 8]
     if len(longer):
@@ -126,10 +128,11 @@ def _hash_contents(texts: Texts) -> Hashes:
     eights = _eights(texts.data)
     counts = (texts.sizes + 7) >> 3
     edges = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-    place = np.arange(edges[-1]) - np.repeat(edges[:-1], counts)
-    values = eights[np.repeat(texts.offsets[:-1], counts) + 8 * place]
+    place = np.arange(edges[-1])
+    place -= np.repeat(edges[:-1], counts)
+    values = eights[np.repeat(texts.offsets[:-1], counts) + (place << 3)]
     rows = np.flatnonzero(counts)
-    values[edges[1:][rows] - 1] &= _LOW_BYTES[texts.sizes[rows] - 8 * (counts[rows] - 1)]
+    values[edges[1:][rows] - 1] &= LOW_BYTES[texts.sizes[rows] - 8 * (counts[rows] - 1)]
     sums = np.zeros(len(counts), np.uint64)
     if len(rows):
         sums[rows] = np.add.reduceat(mix(values ^ (place.view(np.uint64) * _WEIGHTS[0])), edges[rows])

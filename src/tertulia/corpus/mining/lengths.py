@@ -22,6 +22,7 @@ from tertulia.corpus.mining.columns import (
     Texts,
     are_blanks,
     blocks,
+    count_in_rows,
     runs_in_rows,
     sum_in_rows,
     texts_of,
@@ -136,7 +137,7 @@ def _count_words(texts: Texts) -> Ints:
     at_start = begins[first]
     begins[1:] &= ~begins[:-1]
     begins[first] = at_start
-    return sum_in_rows(begins, texts.offsets)
+    return count_in_rows(begins, texts.offsets)
 
 
 def _outside(counts: Ints, low: int, high: int) -> Flags:

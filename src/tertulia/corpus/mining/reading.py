@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from tertulia.artefacts.files import DAMAGED
+from tertulia.artefacts.stores import is_url
 from tertulia.core.errors import DataError
 from tertulia.core.lazy import LazyModule
 from tertulia.corpus.mining.lines import BYTE_ORDER_MARK, MAX_LINE, TOO_LONG, Damage, ParsedBlock, parse_lines
@@ -88,10 +89,24 @@ def _blocks(chunk: Chunk, file: IO[bytes], size: int) -> Iterator[bytes]:
         if position >= end:
             continue  # all of it belongs to a line that began earlier
         is_first = position == 0
-        block = file.read(end - position)
-        block += b"" if block.endswith(b"\n") else _rest_of_line(file)
+        block = _read_to_line_end(file, position, end, seekable=not is_url(chunk.source.path))
         position = file.tell()
         yield block.removeprefix(BYTE_ORDER_MARK) if is_first else block
+
+
+def _read_to_line_end(file: IO[bytes], start: int, end: int, *, seekable: bool) -> bytes:
+    """From `start`, where the file is, to the end of the line that holds the byte before `end`.
+
+    On a disk the end of that line is looked for first, so that megabytes need not be copied to append a few bytes.
+    """
+    if seekable:
+        file.seek(end - 1)
+        rest = file.readline(MAX_LINE + 1)
+        file.seek(start)
+        if len(rest) <= MAX_LINE:
+            return file.read(end - 1 - start + len(rest))
+    block = file.read(end - start)
+    return block if block.endswith(b"\n") else block + _rest_of_line(file)
 
 
 def _seek_line(file: IO[bytes], position: int) -> int:
