@@ -6,27 +6,15 @@ from pathlib import Path
 
 import pytest
 import typer
-from tests.docs.markdown import ROOT, CommandLine, blocks, command_lines
+from tests.docs.markdown import ROOT, CommandLine, command_lines, words
 
 from tertulia.cli.main import COMMANDS, build, run
 
 GENERATED = {"reference.md", "figures.md"}
 PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").rglob("*.md") if p.name not in GENERATED)]
 LINES = [line for page in PAGES for line in command_lines(page)]
-END = {"|", ">", "<", "<<", "&&", ";", "&", "||", "2>"}
 UsageError = typer.BadParameter.__base__  # of the click that typer carries
 TREE = typer.main.get_command(build(list(COMMANDS)))
-
-
-def words(line: CommandLine) -> list[str]:
-    """The words of a command line without what the shell makes of it; `[--option X]` in a sentence is an option."""
-    text = line.text if line.pasted else re.sub(r"[\[\]]|\.\.\.", " ", line.text)
-    try:
-        split = shlex.split(text, comments=True)[1:]
-    except ValueError as error:
-        return [f"--{error}"]
-    ends = [index for index, word in enumerate(split) if word in END or re.match(r"<<?\S|\d?>>?\S*$", word)]
-    return split[: min(ends, default=len(split))]
 
 
 def problem(line: CommandLine) -> str | None:

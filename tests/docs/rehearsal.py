@@ -1,0 +1,189 @@
+"""How each command of README and docs is run by the tests: what stands for its placeholders, and what makes it short.
+
+A command runs as it is printed, on a stage where the names it uses exist, but for the changes in the tables below. What
+cannot run there is named with the test that runs it instead.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.docs.markdown import ROOT, CommandLine, blocks, words
+from tests.docs.shell import call
+from tests.docs.stage import Stage
+from tests.docs.test_commands import LINES, TREE, UsageError
+
+STANDS_FOR = {
+    # Language models: a tiny one, but for one chat with each of the two that are bundled.
+    r"^(tertulia chat companion|tertulia chat smollm2 --evidence .*)$": r"\1 ",
+    r"(?<=[ =\"])(?:smollm2|companion)(?=[?&\"]|$| (?!$|--evidence))": "hf:MODEL",
+    r"(?<=tertulia bots )hf:MODEL": "smollm2",
+    r"^(tertulia serve) hf:MODEL hf:MODEL": r"\1 hf:MODEL other=hf:MODEL",
+    r"\bhf:NAME_OR_FOLDER": "hf:NLI",
+    r"\bopenai:hf:MODEL": "openai:smollm2",
+    r"\bhttp://127\.0\.0\.1:8000/v1|\bURL\b": "ENDPOINT",
+    # Placeholders whose kind depends on the command.
+    r"(?<=tertulia export )RUN": "FINETUNED",
+    r"(?<=--base )FOLDER": "MODEL --merged FOLDER",
+    r"(?<=tertulia judge rank )RUN": "RANKER",
+    r"(?<=tfidf:PERSONACHAT) RUN RUN RUN": " RANKER",
+    r"(?<=\?context=all\") RUN RUN": " RANKER",
+    r"\"RUN(?=\?filters=consistent)": '"RANKER',
+    r"(?<=--classifier )RUN": "GROUNDING",
+    r"(?<=--prompts )FILE|(?<=--openers )FILE": "openers.txt",
+    r"(?<=study import )FILE": "fed_data.json",
+    r"(?<=disentangler.toml --data )FOLDER": "ROOMS",
+    r"(?<=corpus erase )FOLDER": "mined",
+    r"(?<=--author )NAME": "kettle",
+    r"(?<=--vectors )GLOVE": "GLOVE.npz",
+    r"\bRECIPE\.toml|\bmy-recipe\.toml": "configs/personachat-starspace.toml",
+    r"\bSTUDY\.toml": "study.toml",
+    r"(?<=study export )(?:STUDY|study)(?= --out \w+\.jsonl)": "tea",
+    r"\bBOT\b": "generic",
+    # Machines that are not here.
+    r"/var/lib/(runs/evolved) --host 10\.0\.0\.7": r"run/evolved --host 127.0.0.1",
+}
+"""What is put in the place of what is printed, in this order."""
+SHORTER = {
+    r"(train \S*(?:finetune|companion)\S*)": (
+        r"\1 --data DATA --set base=MODEL --set max_steps=1 --set valid_dialogues=1 --set accumulate=1"
+        " --set batch_tokens=500"
+    ),
+    r"(train \S*(?:transformer|meena)\S*.*)": r"\1 --set max_steps=1 --set vocabulary=400 --set model.d_model=16",
+    r"(train \S*seq2seq\S*.*)": r"\1 --set max_steps=1 --set model.hidden=16",
+    r"(train \S*hred\S*.*)": r"\1 --set max_steps=1 --set model.context=16",
+    r"(train \S*(?:starspace|prefer)\S*.*)": r"\1 --set max_steps=1",
+    r"(train \S*ubuntu\S*)": r"\1 --data UBUNTU --set max_steps=1",
+    r"(train \S*(?:minilm|cross|entailment|combined)\S*.*)": r"\1 --set max_steps=1 --set model.encoder=ENCODER",
+    r"(train \S*disentangler\S*.*)": r"\1 --set trees=2 --set second_trees=2",
+    r"(train configs/grounding.toml$)": r"\1 --set per_label=50",
+    r" --data (\S+)( .*)? --data DATA\b": r" --data \1\2",
+    r" -n \d+": " -n 1",
+    r"--processes 2": "--processes 1",
+    r"--per-label \d+": "--per-label 8",
+    r"--written \d+": "--written 2",
+    r"--limit \d+": "--limit 2",
+    r"--ranked \d+": "--ranked 2",
+    r"--replies \d+": "--replies 2",
+    r"--raters 12 --seed": "--raters 3 --seed",
+    r"--sizes [\d,]+": "--sizes 4,8",
+    r"--metric all": "--metric \"words per turn\" --metric \"question score\"",
+    r"(tertulia demo)$": r"\1 --conversations 1 --turns 2",
+    r"(judge replies (?!--given|.*--replies).*)": r"\1 --replies 2",
+    r"(judge perplexity (?!.*--limit).*)": r"\1 --limit 2",
+}
+"""What is given besides, or made smaller."""
+ELSEWHERE = {
+    r"run/words|words\.toml|sample-lines|parrot|shouting": (
+        "it needs the plugin of the page",
+        "tests/docs/test_plugin.py::test_the_plugin_of_the_page_is_built_installed_and_used",
+    ),
+    r"corpus get (NAME|personachat)": (
+        "it downloads",
+        "tests/cli/test_corpus_formats.py::test_get_downloads_and_verifies",
+    ),
+    r"s3://.* --engine ray": (
+        "it needs a cluster and a store",
+        "tests/corpus/mining/test_stores.py::"
+        "test_machines_without_a_shared_disk_give_the_bytes_of_a_disk_even_if_one_is_lost",
+    ),
+    r"serve --workers 4": (
+        "it starts processes that import everything again",
+        "tests/web/test_server.py::test_several_processes_serve_one_port_and_a_crashed_one_is_replaced",
+    ),
+    r"report logs/other\.eval": (
+        "Inspect AI writes that log",
+        "tests/e2e/test_inspect.py::test_we_read_the_logs_of_inspect_in_both_formats",
+    ),
+    r"demo --no-serve": (
+        "the built package runs it",
+        "tests/docs/test_package.py::test_the_installed_package_runs_the_demo_of_the_first_tutorial",
+    ),
+}
+"""Commands that another test runs: why, and which."""
+ALONE = {"bots", "recipes", "demo", "serve", "corpus list", "study presets"}
+"""Commands that a sentence means to be given without arguments; of others it only mentions the name."""
+
+
+class Failure(NamedTuple):
+    """A command that did not work."""
+
+    where: str
+    command: str
+    printed: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.command}\n{self.printed[-2000:]}"
+
+
+def page_of(line: CommandLine) -> str:
+    return line.where.rpartition(":")[0]
+
+
+def text_of(line: CommandLine) -> str:
+    """The command without its comment; in a sentence, `[--option X]` is an option, and `...` for more of the same."""
+    text = re.sub(r"\s#\s.*", "", line.text)
+    return " ".join((text if line.pasted else re.sub(r"[\[\]]|(?<!\")\.\.\.", " ", text)).split())
+
+
+def is_command(line: CommandLine) -> bool:
+    """Whether it can be given as it is, and is not just the name of a command in a sentence."""
+    command, rest = TREE, words(line)
+    if rest[-1] == "--help":
+        return True
+    named: list[str] = []
+    while rest and hasattr(command, "commands"):
+        named.append(rest.pop(0))
+        command = command.commands[named[-1]]
+    if hasattr(command, "commands") or (not line.pasted and not rest and " ".join(named) not in ALONE):
+        return False
+    try:
+        command.make_context("tertulia", rest)
+    except UsageError:
+        return False
+    return True
+
+
+def run_by_tutorials() -> set[str]:
+    """Commands that tests/docs/test_tutorials.py runs: those in the tutorials' blocks."""
+    left_out = {
+        f"{page.relative_to(ROOT).as_posix()}:{block.line}"
+        for page in (ROOT / "docs/tutorials").glob("*.md")
+        for block in blocks(page)
+        if block.not_run
+    }
+    walked = (line for line in LINES if line.pasted and page_of(line).startswith("docs/tutorials/"))
+    return {text_of(line) for line in walked if line.where not in left_out}
+
+
+def changed(command: str) -> str:
+    """The command as it is run."""
+    for pattern, instead in (STANDS_FOR | SHORTER).items():
+        command = re.sub(pattern, instead, command)
+    return " ".join(command.split())
+
+
+def to_run() -> dict[str, list[CommandLine]]:
+    """By page: the first of all equal commands, in their order; of servers, the port does not matter."""
+    done = run_by_tutorials()
+    pages: dict[str, list[CommandLine]] = {page_of(line): [] for line in LINES}
+    for line in LINES:
+        text = text_of(line)
+        run = re.sub(r" --port \d+", "", changed(text))
+        if not is_command(line) or any(re.search(pattern, text) for pattern in ELSEWHERE) or {text, run} & done:
+            continue
+        done |= {text, run}
+        pages[page_of(line)].append(line)
+    return {page: sorted(lines, key=lambda line: int(line.where.rpartition(":")[2])) for page, lines in pages.items()}
+
+
+def rehearse(page: str, lines: list[CommandLine], stage: Stage) -> Iterator[Failure]:
+    """Run the commands of a page; yields those that fail."""
+    with stage.scene(page):
+        for line in lines:
+            command = changed(text_of(line))
+            stage.set_up(command)
+            ended = call(command.replace("ENDPOINT", stage.endpoint) if "ENDPOINT" in command else command)
+            if ended.code:
+                yield Failure(line.where, command, f"ended with {ended.code}:\n{ended.printed}")
