@@ -5,6 +5,7 @@ cannot run there is named with the test that runs it instead.
 """
 
 import re
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -14,14 +15,13 @@ from tests.docs.shell import call
 from tests.docs.stage import Stage
 from tests.docs.test_commands import LINES, TREE, UsageError
 
+AS_PRINTED = ("tertulia chat companion", "tertulia bots smollm2", "tertulia chat smollm2 --evidence")
+"""Commands that run with the two bundled language models; the others run with a tiny one."""
 STANDS_FOR = {
-    # Language models: a tiny one, but for one chat with each of the two that are bundled.
-    r"^(tertulia chat companion|tertulia chat smollm2 --evidence .*)$": r"\1 ",
-    r"(?<=[ =\"])(?:smollm2|companion)(?=[?&\"]|$| (?!$|--evidence))": "hf:MODEL",
-    r"(?<=tertulia bots )hf:MODEL": "smollm2",
-    r"^(tertulia serve) hf:MODEL hf:MODEL": r"\1 hf:MODEL other=hf:MODEL",
+    # Language models.
+    r"(?<=tertulia serve )companion smollm2": "hf:MODEL other=hf:MODEL",
+    r"(?<=[ =\"])(?:smollm2|companion)(?=[?&\" ]|$)": "hf:MODEL",
     r"\bhf:NAME_OR_FOLDER": "hf:NLI",
-    r"\bopenai:hf:MODEL": "openai:smollm2",
     r"\bhttp://127\.0\.0\.1:8000/v1|\bURL\b": "ENDPOINT",
     # Placeholders whose kind depends on the command.
     r"(?<=tertulia export )RUN": "FINETUNED",
@@ -31,13 +31,17 @@ STANDS_FOR = {
     r"(?<=\?context=all\") RUN RUN": " RANKER",
     r"\"RUN(?=\?filters=consistent)": '"RANKER',
     r"(?<=--classifier )RUN": "GROUNDING",
+    r"(?<=tertulia report )(?:RUN RUN|VERDICT VERDICT)": "runs/monday runs/tuesday",
+    r"\bRUN RUN RUN\b": "RUN OTHER THIRD",
+    r"\bRUN RUN\b": "RUN OTHER",
     r"(?<=--prompts )FILE|(?<=--openers )FILE": "openers.txt",
     r"(?<=study import )FILE": "fed_data.json",
     r"(?<=disentangler.toml --data )FOLDER": "ROOMS",
     r"(?<=corpus erase )FOLDER": "mined",
     r"(?<=--author )NAME": "kettle",
     r"(?<=--vectors )GLOVE": "GLOVE.npz",
-    r"\bRECIPE\.toml|\bmy-recipe\.toml": "configs/personachat-starspace.toml",
+    r"\bRECIPE\.toml": "configs/personachat-starspace.toml",
+    r"\bmy-recipe\.toml": "configs/personachat-transformer.toml",
     r"\bSTUDY\.toml": "study.toml",
     r"(?<=study export )(?:STUDY|study)(?= --out \w+\.jsonl)": "tea",
     r"\bBOT\b": "generic",
@@ -48,14 +52,30 @@ STANDS_FOR = {
 SHORTER = {
     r"(train \S*(?:finetune|companion)\S*)": (
         r"\1 --data DATA --set base=MODEL --set max_steps=1 --set valid_dialogues=1 --set accumulate=1"
-        " --set batch_tokens=500"
+        " --set batch_tokens=500 --set precision=float32"
     ),
-    r"(train \S*(?:transformer|meena)\S*.*)": r"\1 --set max_steps=1 --set vocabulary=400 --set model.d_model=16",
-    r"(train \S*seq2seq\S*.*)": r"\1 --set max_steps=1 --set model.hidden=16",
-    r"(train \S*hred\S*.*)": r"\1 --set max_steps=1 --set model.context=16",
-    r"(train \S*(?:starspace|prefer)\S*.*)": r"\1 --set max_steps=1",
-    r"(train \S*ubuntu\S*)": r"\1 --data UBUNTU --set max_steps=1",
-    r"(train \S*(?:minilm|cross|entailment|combined)\S*.*)": r"\1 --set max_steps=1 --set model.encoder=ENCODER",
+    r"(train \S*(?:transformer|meena)\S*.*)": (
+        r"\1 --set max_steps=1 --set vocabulary=400 --set model.d_model=16 --set precision=float32"
+        " --set valid_dialogues=2"
+    ),
+    r"(train \S*seq2seq\S*.*)": (
+        r"\1 --set max_steps=1 --set model.hidden=16 --set precision=float32 --set valid_dialogues=2"
+    ),
+    r"(train \S*hred\S*.*)": (
+        r"\1 --set max_steps=1 --set model.context=16 --set precision=float32 --set valid_dialogues=2"
+    ),
+    r"(train \S*starspace\S*.*)": r"\1 --set max_steps=1 --set batch=16",
+    r"(train \S*prefer\S*.*)": (
+        r"\1 --set max_steps=1 --set perplexity_dialogues=1 --set kl_samples=1 --set kl_tokens=4"
+        " --set precision=float32"
+    ),
+    r"(train \S*ubuntu\S*)": r"\1 --data UBUNTU --set max_steps=1 --set batch=16 --set precision=float32",
+    r"(train \S*(?:minilm|cross|entailment|combined)\S*.*)": (
+        r"\1 --set max_steps=1 --set model.encoder=ENCODER --set batch=4 --set precision=float32"
+    ),
+    r"(train \S*combined\S*.*)": (
+        r"\1 --set model.language_model=MODEL --set model.max_scored=50 --set per_label=10 --set max_valid_pairs=10"
+    ),
     r"(train \S*disentangler\S*.*)": r"\1 --set trees=2 --set second_trees=2",
     r"(train configs/grounding.toml$)": r"\1 --set per_label=50",
     r" --data (\S+)( .*)? --data DATA\b": r" --data \1\2",
@@ -71,6 +91,8 @@ SHORTER = {
     r"--metric all": "--metric \"words per turn\" --metric \"question score\"",
     r"(tertulia demo)$": r"\1 --conversations 1 --turns 2",
     r"(judge replies (?!--given|.*--replies).*)": r"\1 --replies 2",
+    r"(judge rank (?!.*--limit).*)": r"\1 --limit 50",
+    r"(judge perplexity .*--table personachat.*)": r"\1 --ranked 2",
     r"(judge perplexity (?!.*--limit).*)": r"\1 --limit 2",
 }
 """What is given besides, or made smaller."""
@@ -105,6 +127,9 @@ ELSEWHERE = {
 ALONE = {"bots", "recipes", "demo", "serve", "corpus list", "study presets"}
 """Commands that a sentence means to be given without arguments; of others it only mentions the name."""
 
+FIRST = ("README.md", "docs/getting-started.md")
+"""Pages that commands belong to, of all that have them: what later commands of these pages open is there then."""
+
 
 class Failure(NamedTuple):
     """A command that did not work."""
@@ -119,6 +144,10 @@ class Failure(NamedTuple):
 
 def page_of(line: CommandLine) -> str:
     return line.where.rpartition(":")[0]
+
+
+def number_of(line: CommandLine) -> int:
+    return int(line.where.rpartition(":")[2])
 
 
 def text_of(line: CommandLine) -> str:
@@ -157,25 +186,39 @@ def run_by_tutorials() -> set[str]:
     return {text_of(line) for line in walked if line.where not in left_out}
 
 
+def changes_of(command: str) -> dict[str, str]:
+    """What the rows of the tables make of a command, one after the other, by those that change it."""
+    changes: dict[str, str] = {}
+    if command == AS_PRINTED[0] or command.startswith(AS_PRINTED[1:]):
+        return changes
+    for pattern, instead in (STANDS_FOR | SHORTER).items():
+        replaced = re.sub(pattern, instead, command)
+        if replaced != command:
+            command = changes[pattern] = replaced
+    return changes
+
+
 def changed(command: str) -> str:
     """The command as it is run."""
-    for pattern, instead in (STANDS_FOR | SHORTER).items():
-        command = re.sub(pattern, instead, command)
-    return " ".join(command.split())
+    *_, last = command, *changes_of(command).values()
+    return " ".join(last.split())
+
+
+def as_run(line: CommandLine) -> str:
+    """What makes two commands equal: a server's port does not matter."""
+    return re.sub(r" --port \d+|(?<= )&$", "", changed(text_of(line))).strip()
 
 
 def to_run() -> dict[str, list[CommandLine]]:
-    """By page: the first of all equal commands, in their order; of servers, the port does not matter."""
+    """By page: the first of all equal commands, in their order."""
     done = run_by_tutorials()
-    pages: dict[str, list[CommandLine]] = {page_of(line): [] for line in LINES}
-    for line in LINES:
-        text = text_of(line)
-        run = re.sub(r" --port \d+", "", changed(text))
-        if not is_command(line) or any(re.search(pattern, text) for pattern in ELSEWHERE) or {text, run} & done:
-            continue
-        done |= {text, run}
-        pages[page_of(line)].append(line)
-    return {page: sorted(lines, key=lambda line: int(line.where.rpartition(":")[2])) for page, lines in pages.items()}
+    pages: dict[str, list[CommandLine]] = {page: [] for page in [*FIRST, *map(page_of, LINES)]}
+    for line in sorted(LINES, key=lambda line: (page_of(line) not in FIRST, page_of(line), number_of(line))):
+        text, run = text_of(line), as_run(line)
+        if is_command(line) and not any(re.search(p, text) for p in ELSEWHERE) and not {text, run} & done:
+            done |= {text, run}
+            pages[page_of(line)].append(line)
+    return pages
 
 
 def rehearse(page: str, lines: list[CommandLine], stage: Stage) -> Iterator[Failure]:
@@ -183,7 +226,11 @@ def rehearse(page: str, lines: list[CommandLine], stage: Stage) -> Iterator[Fail
     with stage.scene(page):
         for line in lines:
             command = changed(text_of(line))
-            stage.set_up(command)
-            ended = call(command.replace("ENDPOINT", stage.endpoint) if "ENDPOINT" in command else command)
-            if ended.code:
-                yield Failure(line.where, command, f"ended with {ended.code}:\n{ended.printed}")
+            try:
+                stage.set_up(command)
+                ended = call(command.replace("ENDPOINT", stage.endpoint) if "ENDPOINT" in command else command)
+            except Exception:
+                yield Failure(line.where, command, traceback.format_exc())
+            else:
+                if ended.code:
+                    yield Failure(line.where, command, f"ended with {ended.code}:\n{ended.printed}{ended.errors}")

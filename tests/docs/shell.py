@@ -24,10 +24,11 @@ LOGGING = ("_srcfile", "logThreads", "logProcesses", "logMultiprocessing")
 
 
 class Ended(NamedTuple):
-    """How a command ended: its exit code, and what it printed."""
+    """How a command ended: its exit code, and what it wrote to the standard output and the standard error."""
 
     code: int
     printed: str
+    errors: str
 
 
 def call(line: str) -> Ended:
@@ -54,7 +55,9 @@ def call(line: str) -> Ended:
     if file:
         file.write_text(printed.getvalue(), encoding="utf-8")
     code = code or int(asked != ["200"])
-    return Ended(code, f"{printed.getvalue()}{errors.getvalue()}{'' if asked == ['200'] else asked}")
+    if asked != ["200"]:
+        errors.write(f"The server answered {asked}.")
+    return Ended(code, printed.getvalue(), errors.getvalue())
 
 
 @contextmanager

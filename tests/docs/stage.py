@@ -9,8 +9,10 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,10 @@ class Stage:
             self.makers |= dict.fromkeys(names.split(), getattr(self, maker))
         (folder / "props").mkdir(parents=True)
         self.open = ExitStack()
+
+    def close(self) -> None:
+        """Stop what serves."""
+        self.open.close()
 
     @cached_property
     def endpoint(self) -> str:
@@ -124,7 +130,7 @@ class Stage:
 
     def corpus(self, place: Path) -> None:
         for split in sample.SPLITS:
-            write(place / f"{split}.jsonl", map(dialogue_to_json, sample.dialogues(split)[:24]))
+            write(place / f"{split}.jsonl", map(dialogue_to_json, map(as_persona_chat, sample.dialogues(split)[:10])))
 
     def dialogues(self, place: Path) -> None:
         write(place, map(dialogue_to_json, sample.dialogues("valid")[:4]))
@@ -140,8 +146,7 @@ class Stage:
 
     def ubuntu(self, place: Path) -> None:
         for split in sample.SPLITS:
-            told = [Dialogue(d.id, d.turns) for d in sample.dialogues(split)[:24]]
-            write(place / f"{split}.jsonl", map(dialogue_to_json, told))
+            write(place / f"{split}.jsonl", map(dialogue_to_json, sample.dialogues(split)[:10]))
 
     def dumps(self, place: Path) -> None:
         write(place / "forum.jsonl", map(message_to_json, sample.messages()[:300]))
@@ -152,12 +157,11 @@ class Stage:
             (place / f"{day.day}.txt").write_text("\n".join(day.lines) + "\n", encoding="utf-8")
 
     def annotated_room(self, place: Path) -> None:
-        for split, days in (("train", sample.room()[:1]), ("dev", sample.room()[1:2])):
+        data = files("tertulia.sample") / "data/room"
+        for split, day in zip(("train", "dev"), sample.room(), strict=False):
             (place / split).mkdir(parents=True)
-            for day in days:
-                (place / split / f"{day.day}.raw.txt").write_text("\n".join(day.lines) + "\n", encoding="utf-8")
-                links = "".join(f"{answer} {line} -\n" for line, answer in enumerate(day.answers))
-                (place / split / f"{day.day}.annotation.txt").write_text(links, encoding="utf-8")
+            for name in (f"{day.day}.raw.txt", f"{day.day}.annotation.txt"):
+                (place / split / name).write_text((data / name).read_text(encoding="utf-8"), encoding="utf-8")
 
     def parlai(self, place: Path) -> None:
         self.put("DATA", Path("parlai-data"))
@@ -241,10 +245,6 @@ class Stage:
     def question(self, place: Path) -> None:
         place.write_text('[[questions]]\nid = "turn_overall"\nkind = "yes-no"\nabout = "reply"\ntext = "Is this a good reply?"\n')
 
-    def index(self, place: Path) -> None:
-        self.call("tertulia demo --no-serve --conversations 1 --turns 2 --out demo")
-        shutil.copytree("demo/tfidf", place)
-
     def bodies(self, place: Path) -> None:
         renamed = ({"body" if name == "text" else name: value for name, value in message_to_json(m).items()} for m in sample.messages()[:300])
         write(place, renamed)
@@ -285,7 +285,7 @@ class Stage:
         self.train("selfplay-vhcr", RECURRENT, place)
 
     def ranker(self, place: Path) -> None:
-        self.train("personachat-starspace", f"{SHORT} --set model.dim=8", place)
+        self.train("personachat-starspace", f"{SHORT} --set batch=16 --set model.dim=8", place)
 
     def grounding(self, place: Path) -> None:
         self.put("silver.jsonl", Path("grounding.jsonl"))
@@ -320,7 +320,6 @@ PROPS = {
     "fed_data.json": "fed",
     "labels.csv": "labels",
     "judged": "judged",
-    "tertulia-demo/tfidf": "index",
     "dump.jsonl": "bodies",
     "fed.toml": "question",
     "pc_usr_data.json": "usr",
@@ -335,13 +334,13 @@ PROPS = {
     "ENCODER": "encoder",
     "silver.jsonl": "silver",
     "run/mine run/sample-finetune run/sample-companion run/better FINETUNED": "finetuned",
-    "RUN OTHER run/evolved EVOLVED TRANSFORMER LSTM": "generator",
+    "RUN OTHER THIRD run/evolved EVOLVED TRANSFORMER LSTM": "generator",
     "HRED run/hred": "hred",
     "VHRED run/vhred": "vhred",
     "VHCR run/vhcr": "vhcr",
     "RANKER": "ranker",
     "runs/grounding GROUNDING": "grounding",
-    "VERDICT runs/monday runs/tuesday tertulia-demo/ranking": "verdict",
+    "runs/monday runs/tuesday": "verdict",
     "HUMAN": "people",
     "CHATS": "measured",
 }
@@ -365,6 +364,13 @@ def within(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.chdir(before)
+
+
+def as_persona_chat(dialogue: Dialogue) -> Dialogue:
+    """With the names of speakers that the readers of Persona-Chat give."""
+    names = {"a": "first", "b": "second"}
+    turns = tuple(replace(turn, speaker=names[turn.speaker]) for turn in dialogue.turns)
+    return replace(dialogue, turns=turns, personas={names[key]: value for key, value in dialogue.personas.items()})
 
 
 def remove(path: Path) -> None:
