@@ -7,7 +7,6 @@ cannot run there is named with the test that runs it instead.
 import re
 import traceback
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from tests.docs.markdown import ROOT, CommandLine, blocks, words
@@ -37,12 +36,17 @@ STANDS_FOR = {
     r"(?<=--prompts )FILE|(?<=--openers )FILE": "openers.txt",
     r"(?<=study import )FILE": "fed_data.json",
     r"(?<=disentangler.toml --data )FOLDER": "ROOMS",
-    r"(?<=corpus erase )FOLDER": "mined",
+    r"(?<=corpus silver )DATA": "cmu_dog",
+    r"(?<=corpus erase )FOLDER --author NAME": "mined --author Ingrid_S",
     r"(?<=--author )NAME": "kettle",
     r"(?<=--vectors )GLOVE": "GLOVE.npz",
-    r"\bRECIPE\.toml": "configs/personachat-starspace.toml",
-    r"\bmy-recipe\.toml": "configs/personachat-transformer.toml",
+    r"(judge curve) RECIPE\.toml (.*) --data FOLDER": r"\1 configs/ubuntu-lstm.toml --data UBUNTU \2",
+    r"\bRECIPE\.toml|\bmy-recipe\.toml": "configs/personachat-transformer.toml",
     r"\bSTUDY\.toml": "study.toml",
+    r"(?<=judge proxy )HUMAN ppl": "HUMAN CHATS --score SSA --metric perplexity",
+    r"--score SSA --metric perplexity": "--score quality --metric warmth",
+    r"(?<=--metrics CHATS --selfplay )metrics": "PLAYED",
+    r"\brun/new-bots": "run/selfplay",
     r"(?<=study export )(?:STUDY|study)(?= --out \w+\.jsonl)": "tea",
     r"\bBOT\b": "generic",
     # Machines that are not here.
@@ -87,8 +91,8 @@ SHORTER = {
     r"--ranked \d+": "--ranked 2",
     r"--replies \d+": "--replies 2",
     r"--raters 12 --seed": "--raters 3 --seed",
-    r"--sizes [\d,]+": "--sizes 4,8",
-    r"--metric all": "--metric \"words per turn\" --metric \"question score\"",
+    r"--sizes [\d,]+": "--sizes 20,24",
+    r"--metric all": '--metric "words per turn" --metric "question score"',
     r"(tertulia demo)$": r"\1 --conversations 1 --turns 2",
     r"(judge replies (?!--given|.*--replies).*)": r"\1 --replies 2",
     r"(judge rank (?!.*--limit).*)": r"\1 --limit 50",
@@ -127,6 +131,8 @@ ELSEWHERE = {
 ALONE = {"bots", "recipes", "demo", "serve", "corpus list", "study presets"}
 """Commands that a sentence means to be given without arguments; of others it only mentions the name."""
 
+AGAIN = re.compile(r"study (open|import) ")
+"""Commands that each page gives for itself, since those that follow go on from there."""
 FIRST = ("README.md", "docs/getting-started.md")
 """Pages that commands belong to, of all that have them: what later commands of these pages open is there then."""
 
@@ -215,9 +221,11 @@ def to_run() -> dict[str, list[CommandLine]]:
     pages: dict[str, list[CommandLine]] = {page: [] for page in [*FIRST, *map(page_of, LINES)]}
     for line in sorted(LINES, key=lambda line: (page_of(line) not in FIRST, page_of(line), number_of(line))):
         text, run = text_of(line), as_run(line)
-        if is_command(line) and not any(re.search(p, text) for p in ELSEWHERE) and not {text, run} & done:
-            done |= {text, run}
+        if not is_command(line) or any(re.search(pattern, text) for pattern in ELSEWHERE):
+            continue
+        if not {text, run} & done or AGAIN.search(text):
             pages[page_of(line)].append(line)
+        done |= {text, run}
     return pages
 
 

@@ -32,7 +32,7 @@ class Ended(NamedTuple):
 
 
 def call(line: str) -> Ended:
-    """Run a command line: `> FILE` and `&` as a shell would; a chat gets typed lines, a server a request and a signal."""
+    """Run a command line: `> FILE` and `&` as in a shell; a chat gets typed lines, a server a request and a signal."""
     words = shlex.split(line, comments=True)
     words = words[: -1 if words[-1] == "&" else None]
     printed, errors = StringIO(), StringIO()

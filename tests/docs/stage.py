@@ -1,7 +1,7 @@
 """The stage on which the commands of the docs are run: a folder in which every name that they use is the real thing.
 
-Each page has a folder of its own. A command's props (`PERSONACHAT`, `run/mine`, `fed_data.json`) are made when the first
-command names them, as small as they can be, and copied to each page that names them.
+Each page has a folder of its own. A command's props (`PERSONACHAT`, `run/mine`, `fed_data.json`) are made when a command
+first names them, as small as they can be, and copied to each page that names them.
 """
 
 import json
@@ -9,8 +9,8 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
@@ -21,8 +21,8 @@ from tests.cli.test_judge_llm import Coin
 from tests.cli.test_prefer import hold_study
 from tests.conftest import TinyModels
 from tests.docs.markdown import ROOT, blocks
-from tests.judge.test_hybrid import human_run, metric_run
 from tests.judge.test_human_ratings import USR
+from tests.judge.test_hybrid import human_run, metric_run, selfplay_run
 from tests.study.conftest import item_lines
 from tests.study.test_importers import entries
 
@@ -31,14 +31,15 @@ from tertulia.core.codec import dialogue_to_json, dump_line, message_to_json
 from tertulia.core.dialogue import Dialogue
 from tertulia.judge.runs import save_run
 from tertulia.store import Database
+from tertulia.talk.spec import make_bot
 from tertulia.web.app import create_app
 from tertulia.web.config import ServeConfig
 from tertulia.web.server import running
 
 Call = Callable[[str], object]
 """Runs a command line in the current folder; fails if it fails."""
-OUTPUT = re.compile(r"(?:--(?:out|merged|adapter|model|study|inspect)|>)\s+(\S+)")
-"""What a command writes."""
+OUTPUT = re.compile(r"(?:--(?:out|merged|adapter|model|study|inspect)|>|corpus convert \S+)\s+(\S+)")
+"""What a command writes. Commands of a page that write to the same place are alternatives."""
 NAME = re.compile(r"[\w./-]+")
 SHORT = "--set max_steps=1 --set precision=float32"
 SMALL = f"{SHORT} --set vocabulary=400 --set valid_dialogues=2 --set batch_tokens=400"
@@ -67,7 +68,7 @@ class Stage:
         """The address of an OpenAI-compatible server, until the stage is closed."""
         database = self.open.enter_context(Database.open(f"sqlite:///{self.folder / 'endpoint.db'}"))
         config = ServeConfig(messages_per_minute=0, max_in_flight=0)
-        app = create_app({"smollm2": Coin(), "MODEL": Coin()}, database, config=config)
+        app = create_app({"smollm2": make_bot(f"hf:{self.model}"), "MODEL": Coin()}, database, config=config)
         return f"{self.open.enter_context(running(app))}/v1"
 
     @contextmanager
@@ -86,6 +87,8 @@ class Stage:
     def set_up(self, command: str) -> None:
         """Put what the command reads into the current folder, and out of its way what it would overwrite."""
         written = {name.rstrip("/") for name in OUTPUT.findall(command)}
+        if command.startswith("tertulia selfplay ") and not written:
+            written = {"selfplay.jsonl"}
         for name in written:
             remove(Path(name))
         named = {name.rstrip("/") for name in NAME.findall(command)}
@@ -108,7 +111,9 @@ class Stage:
         maker = self.makers[name]
         place = self.folder / "props" / (maker.__name__ + Path(name).suffix)
         if not place.exists():
-            with within(self.folder / "props"):
+            workshop = self.folder / "workshops" / place.name
+            workshop.mkdir(parents=True)
+            with within(workshop):
                 maker(place)
         return place
 
@@ -146,7 +151,7 @@ class Stage:
 
     def ubuntu(self, place: Path) -> None:
         for split in sample.SPLITS:
-            write(place / f"{split}.jsonl", map(dialogue_to_json, sample.dialogues(split)[:10]))
+            write(place / f"{split}.jsonl", map(dialogue_to_json, sample.dialogues(split)[:24]))
 
     def dumps(self, place: Path) -> None:
         write(place / "forum.jsonl", map(message_to_json, sample.messages()[:300]))
@@ -158,8 +163,8 @@ class Stage:
 
     def annotated_room(self, place: Path) -> None:
         data = files("tertulia.sample") / "data/room"
-        for split, day in zip(("train", "dev"), sample.room(), strict=False):
-            (place / split).mkdir(parents=True)
+        for split, day in zip(("train", "train", "dev"), sample.room(), strict=False):
+            (place / split).mkdir(parents=True, exist_ok=True)
             for name in (f"{day.day}.raw.txt", f"{day.day}.annotation.txt"):
                 (place / split / name).write_text((data / name).read_text(encoding="utf-8"), encoding="utf-8")
 
@@ -177,19 +182,27 @@ class Stage:
 
     def conversations(self, place: Path) -> None:
         self.call(f"tertulia selfplay tfidf generic -n 2 --turns 4 --out {place}")
+        if place.suffix:  # a conversation about something that the bots were shown
+            spoken = map(json.loads, place.read_text(encoding="utf-8").splitlines())
+            write(place, [d | {"evidence": [{"text": "Tea is a hot drink."}]} for d in spoken])
 
     def openers(self, place: Path) -> None:
         place.write_text("Hi, how was your day?\nDo you have any pets?\n", encoding="utf-8")
 
     def replies(self, place: Path) -> None:
-        write(place, ({"context": ["Do you have any pets?"], "reply": text, "references": ["Two cats."]} for text in ("A dog.", "Tea.")))
+        (shown,) = (block.text for block in blocks(ROOT / "docs/reply-scores.md") if block.language == "json")
+        place.write_text(shown + shown.replace("d7", "d8"), encoding="utf-8")
 
     def notes(self, place: Path) -> None:
         place.mkdir()
-        (place / "harbour.md").write_text("The last ferry leaves at ten.\n\nA ticket costs 9 euros.\n", encoding="utf-8")
+        (place / "harbour.md").write_text(
+            "The last ferry leaves at ten.\n\nA ticket costs 9 euros.\n", encoding="utf-8"
+        )
 
     def vectors(self, place: Path) -> None:
-        words = sorted({word for d in sample.dialogues("valid")[:24] for t in d.turns for word in t.text.lower().split()})
+        words = sorted(
+            {word for d in sample.dialogues("valid")[:24] for t in d.turns for word in t.text.lower().split()}
+        )
         np.savez(place, words=np.array(words), vectors=np.random.default_rng(0).normal(size=(len(words), 4)))
 
     # People's ratings
@@ -200,14 +213,19 @@ class Stage:
         rated = [*entries()]
         for number in range(24):
             system = ("first", "second")[number % 2]
-            chat = f"User: Do you like tea, number {number}?\nSystem: {'Yes! ' * int(rng.integers(1, 5))}And you?\nUser: I do."
+            much = "Yes! " * int(rng.integers(1, 5))
+            chat = f"User: Do you like tea, number {number}?\nSystem: {much}And you?\nUser: I do."
             liked = [int(rng.integers(1, 4)) + number % 2 for _ in range(3)]
             rated.append({"context": f"{chat}\nSystem: Good.", "system": system, "annotations": {"Overall": liked}})
-            rated.append({"context": chat, "response": "System: Good.", "system": system, "annotations": {"Overall": liked}})
+            rated.append(
+                {"context": chat, "response": "System: Good.", "system": system, "annotations": {"Overall": liked}}
+            )
         place.write_text(json.dumps(rated), encoding="utf-8")
 
     def usr(self, place: Path) -> None:
-        place.write_text(json.dumps([USR[0] | {"context": f"hi {n}\nhello , i sing\n"} for n in range(8)]), encoding="utf-8")
+        place.write_text(
+            json.dumps([USR[0] | {"context": f"hi {n}\nhello , i sing\n"} for n in range(8)]), encoding="utf-8"
+        )
 
     def preferences(self, place: Path) -> None:
         shown = {b.title: b.text for b in blocks(ROOT / "docs/tutorials/finetune-and-prefer.md") if b.title}
@@ -224,39 +242,49 @@ class Stage:
         place.write_text("\n".join(item_lines("ssa-static")) + "\n", encoding="utf-8")
 
     def study(self, place: Path) -> None:
-        (shown, *_) = (block.text for block in blocks(ROOT / "docs/studies.md") if block.text.startswith("preset ="))
+        (shown,) = (block.text for block in blocks(ROOT / "docs/studies.md") if block.title == "study.toml")
         place.write_text(shown, encoding="utf-8")
 
     def study_run(self, place: Path) -> None:
         self.put("items.jsonl", Path("items.jsonl"))
-        self.call("tertulia study new ssa-static > simulated.toml")
-        self.call(f"tertulia study simulate simulated.toml --raters 6 --seed 1 --out {place}")
+        self.call("tertulia study new ssa-static > study.toml")
+        self.call(f"tertulia study simulate study.toml --raters 6 --seed 1 --out {place}")
 
     def labels(self, place: Path) -> None:
-        self.call("tertulia study new begin > begin.toml")
-        Path("begin-items.jsonl").write_text("\n".join(item_lines("begin")) + "\n", encoding="utf-8")
-        remove(Path("begin-run"))
-        self.call(f"tertulia study simulate begin.toml --raters 3 --seed 1 --out begin-run --set items=begin-items.jsonl")
+        self.call("tertulia study new begin > study.toml")
+        Path("items.jsonl").write_text("\n".join(item_lines("begin")) + "\n", encoding="utf-8")
+        self.call("tertulia study simulate study.toml --raters 3 --seed 1 --db sqlite:///labels.db")
+        self.call(f"tertulia study export study-simulated-0 --out {place} --db sqlite:///labels.db")
 
     def judged(self, place: Path) -> None:
         self.put("study-run", Path("judged-run"))
-        self.call(f'tertulia judge llm judged-run --endpoint "openai:MODEL?base_url={self.endpoint}" --question ssa --out {place}')
+        judge = f"openai:MODEL?base_url={self.endpoint}"
+        self.call(f"tertulia judge llm judged-run --endpoint '{judge}' --question ssa --out {place}")
 
     def question(self, place: Path) -> None:
-        place.write_text('[[questions]]\nid = "turn_overall"\nkind = "yes-no"\nabout = "reply"\ntext = "Is this a good reply?"\n')
+        place.write_text(
+            '[[questions]]\nid = "turn_overall"\nkind = "yes-no"\nabout = "reply"\ntext = "Is this a good reply?"\n'
+        )
 
     def bodies(self, place: Path) -> None:
-        renamed = ({"body" if name == "text" else name: value for name, value in message_to_json(m).items()} for m in sample.messages()[:300])
+        renamed = (
+            {"body" if name == "text" else name: value for name, value in message_to_json(m).items()}
+            for m in sample.messages()[:300]
+        )
         write(place, renamed)
 
-    def begin(self, place: Path) -> None:
-        said = {"entailment": "tea is hot", "generic": "do you like it?", "hallucination": "rockets fly to the moon"}
+    def begin(self, place: Path, drink: str = "tea") -> None:
+        said = {"entailment": f"{drink} is hot", "generic": "do you like it?", "hallucination": "rockets fly"}
         head = "evidence\tprevious turn\tresponse\tgold label\tcoarse label\tfull label set\n"
-        rows = (f"tea is a hot drink {i}\thm\t{text}\t{label}\tx\tx\n" for i in range(6) for label, text in said.items())
+        rows = (f"{drink} is hot {i}\thm\t{text}\t{label}\tx\tx\n" for i in range(6) for label, text in said.items())
         place.write_text(head + "".join(rows), encoding="utf-8")
 
+    def begin_dev(self, place: Path) -> None:
+        self.begin(place, "coffee")
+
     def inference(self, place: Path) -> None:
-        self.call(f"tertulia corpus silver sample --per-label 8 --out {place / 'train.jsonl'}")
+        for seed, split in enumerate(("train", "valid")):
+            self.call(f"tertulia corpus silver sample --per-label 8 --seed {seed} --out {place / split}.jsonl")
 
     def silver(self, place: Path) -> None:
         self.call(f"tertulia corpus silver sample --per-label 20 --out {place}")
@@ -267,10 +295,17 @@ class Stage:
     def measured(self, place: Path) -> None:
         save_run(metric_run(), place)
 
+    def played(self, place: Path) -> None:
+        save_run(selfplay_run(), place)
+
     # Trained runs
 
     def finetuned(self, place: Path) -> None:
-        self.train("sample-finetune", f"--set base={self.model} --set accumulate=1 --set valid_dialogues=1 {SHORT} --set batch_tokens=500", place)
+        self.train(
+            "sample-finetune",
+            f"--set base={self.model} --set accumulate=1 --set valid_dialogues=1 {SHORT} --set batch_tokens=500",
+            place,
+        )
 
     def generator(self, place: Path) -> None:
         self.train("personachat-transformer", f"{SMALL} --set model.d_model=16 --set model.heads=2", place)
@@ -292,7 +327,10 @@ class Stage:
         self.call(f"tertulia train {ROOT}/configs/grounding.toml --data grounding.jsonl --out {place}")
 
     def verdict(self, place: Path) -> None:
-        self.call(f"tertulia judge rank tfidf generic --limit 10 --out {place}")
+        self.call(f"tertulia judge rank tfidf --limit 10 --out {place}")
+
+    def other_verdict(self, place: Path) -> None:
+        self.call(f"tertulia judge rank generic --limit 10 --out {place}")
 
     def train(self, config: str, options: str, place: Path) -> None:
         data = self.prop("DATA")
@@ -319,7 +357,7 @@ PROPS = {
     "GLOVE.npz glove6B_100d.npz": "vectors",
     "fed_data.json": "fed",
     "labels.csv": "labels",
-    "judged": "judged",
+    "judged run/my-llm-judge": "judged",
     "dump.jsonl": "bodies",
     "fed.toml": "question",
     "pc_usr_data.json": "usr",
@@ -327,8 +365,9 @@ PROPS = {
     "tertulia.db": "database",
     "items.jsonl": "items",
     "study.toml": "study",
-    "study-run run/my-study run/ssa-study": "study_run",
-    "begin/dev.tsv begin/test.tsv BEGIN": "begin",
+    "study-run run/my-study": "study_run",
+    "begin/test.tsv BEGIN": "begin",
+    "begin/dev.tsv": "begin_dev",
     "NLI_FOLDER": "inference",
     "NLI": "classifier",
     "ENCODER": "encoder",
@@ -340,9 +379,11 @@ PROPS = {
     "VHCR run/vhcr": "vhcr",
     "RANKER": "ranker",
     "runs/grounding GROUNDING": "grounding",
-    "runs/monday runs/tuesday": "verdict",
-    "HUMAN": "people",
-    "CHATS": "measured",
+    "runs/monday": "verdict",
+    "runs/tuesday": "other_verdict",
+    "HUMAN run/ssa-study": "people",
+    "CHATS run/perplexity": "measured",
+    "PLAYED": "played",
 }
 """Names in the docs, and the method that makes what they stand for."""
 

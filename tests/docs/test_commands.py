@@ -1,14 +1,13 @@
 """Every `tertulia ...` in README and docs is a command there is, with options there are and values they take."""
 
 import re
-import shlex
 from pathlib import Path
 
 import pytest
 import typer
 from tests.docs.markdown import ROOT, CommandLine, command_lines, words
 
-from tertulia.cli.main import COMMANDS, build, run
+from tertulia.cli.main import COMMANDS, build
 
 GENERATED = {"reference.md", "figures.md"}
 PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").rglob("*.md") if p.name not in GENERATED)]
@@ -57,21 +56,3 @@ def test_every_command_of_readme_and_docs_parses() -> None:
 def test_paths_of_the_repository_exist(page: Path) -> None:
     named = [word for line in command_lines(page) for word in words(line) if word.startswith("configs/")]
     assert [word for word in named if not (ROOT / word).is_file()] == []
-
-
-@pytest.mark.slow
-def test_what_the_readme_shows_first_runs_in_an_empty_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The cheap ones of its commands, and its Python; the tutorials run the kinds that cost more."""
-    monkeypatch.chdir(tmp_path)
-    cheap = ("tertulia corpus mine sample", "tertulia corpus filter sample", "tertulia study new")
-    chosen = [line for line in command_lines(ROOT / "README.md") if line.pasted and line.text.startswith(cheap)]
-    assert len(chosen) == len(cheap)
-    for line in chosen:
-        with pytest.raises(SystemExit) as exit_info:
-            run(words(line))
-        assert not exit_info.value.code, line.text + capsys.readouterr().err
-    (code,) = (block.text for block in blocks(ROOT / "README.md") if block.language == "python")
-    exec(compile(code, "README.md", "exec"), {})
-    assert capsys.readouterr().out

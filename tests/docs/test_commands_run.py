@@ -1,4 +1,4 @@
-"""Every command of README and docs is run, and ends with exit code 0: here, by the tutorials, or by a test named here."""
+"""All commands of README and docs run and end with exit code 0: here, by the tutorials, or by a test that is named."""
 
 import re
 from collections.abc import Iterator
@@ -84,7 +84,7 @@ def test_no_row_of_the_tables_is_out_of_use() -> None:
         assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8"), test
     used = {pattern for command in commands for pattern in changes_of(command)}
     assert [pattern for pattern in STANDS_FOR | SHORTER if pattern not in used] == []
-    assert ALONE <= {command.removeprefix("tertulia ") for command in commands}
+    assert {command.removeprefix("tertulia ") for command in commands} >= ALONE
     named = {name.rstrip("/") for command in commands for name in NAME.findall(changed(command))}
     assert {name for names in PROPS for name in names.split()} - named - set().union(*NEEDS.values()) == set()
 
