@@ -48,6 +48,7 @@ STANDS_FOR = {
     r"(?<=--metrics CHATS --selfplay )metrics": "PLAYED",
     r"\brun/new-bots": "run/selfplay",
     r"(?<=study export )(?:STUDY|study)(?= --out \w+\.jsonl)": "tea",
+    r"(?<=study report )study(?: --db sqlite:///study\.db)?": "my-study",
     r"\bBOT\b": "generic",
     # Machines that are not here.
     r"/var/lib/(runs/evolved) --host 10\.0\.0\.7": r"run/evolved --host 127.0.0.1",
@@ -94,6 +95,7 @@ SHORTER = {
     r"--sizes [\d,]+": "--sizes 20,24",
     r"--metric all": '--metric "words per turn" --metric "question score"',
     r"(tertulia demo)$": r"\1 --conversations 1 --turns 2",
+    r"(judge llm .*)": r"\1 --cache answers",
     r"(judge replies (?!--given|.*--replies).*)": r"\1 --replies 2",
     r"(judge rank (?!.*--limit).*)": r"\1 --limit 50",
     r"(judge perplexity .*--table personachat.*)": r"\1 --ranked 2",

@@ -1,7 +1,7 @@
 """The stage on which the commands of the docs are run: a folder in which every name that they use is the real thing.
 
-Each page has a folder of its own. A command's props (`PERSONACHAT`, `run/mine`, `fed_data.json`) are made when a command
-first names them, as small as they can be, and copied to each page that names them.
+Each page has a folder of its own. A command's props (`PERSONACHAT`, `run/mine`, `fed_data.json`) are made when one is
+first named, as small as they can be, and copied to each page that names them.
 """
 
 import json
@@ -259,7 +259,7 @@ class Stage:
     def judged(self, place: Path) -> None:
         self.put("study-run", Path("judged-run"))
         judge = f"openai:MODEL?base_url={self.endpoint}"
-        self.call(f"tertulia judge llm judged-run --endpoint '{judge}' --question ssa --out {place}")
+        self.call(f"tertulia judge llm judged-run --endpoint '{judge}' --question ssa --cache answers --out {place}")
 
     def question(self, place: Path) -> None:
         place.write_text(
