@@ -61,7 +61,7 @@ SHORTER = {
     ),
     r"(train \S*(?:transformer|meena)\S*.*)": (
         r"\1 --set max_steps=1 --set vocabulary=400 --set model.d_model=16 --set precision=float32"
-        " --set valid_dialogues=2"
+        " --set valid_dialogues=2 --set batch_tokens=400"
     ),
     r"(train \S*seq2seq\S*.*)": (
         r"\1 --set max_steps=1 --set model.hidden=16 --set precision=float32 --set valid_dialogues=2"
@@ -74,7 +74,8 @@ SHORTER = {
         r"\1 --set max_steps=1 --set perplexity_dialogues=1 --set kl_samples=1 --set kl_tokens=4"
         " --set precision=float32"
     ),
-    r"(train \S*ubuntu\S*)": r"\1 --data UBUNTU --set max_steps=1 --set batch=16 --set precision=float32",
+    r"(train \S*ubuntu\S*)(?!.* --data)": r"\1 --data UBUNTU",
+    r"(train \S*ubuntu\S*.*)": r"\1 --set max_steps=1 --set batch=16 --set precision=float32",
     r"(train \S*(?:minilm|cross|entailment|combined)\S*.*)": (
         r"\1 --set max_steps=1 --set model.encoder=ENCODER --set batch=4 --set precision=float32"
     ),
@@ -83,22 +84,22 @@ SHORTER = {
     ),
     r"(train \S*disentangler\S*.*)": r"\1 --set trees=2 --set second_trees=2",
     r"(train configs/grounding.toml$)": r"\1 --set per_label=50",
-    r" --data (\S+)( .*)? --data DATA\b": r" --data \1\2",
     r" -n \d+": " -n 1",
+    r"(selfplay (?!.* -n ).*)": r"\1 -n 1",
     r"--processes 2": "--processes 1",
     r"--per-label \d+": "--per-label 8",
+    r"(corpus silver (?!.*--per-label).*)": r"\1 --per-label 8",
     r"--written \d+": "--written 2",
     r"--limit \d+": "--limit 2",
     r"--ranked \d+": "--ranked 2",
     r"--replies \d+": "--replies 2",
     r"--raters 12 --seed": "--raters 3 --seed",
-    r"--sizes [\d,]+": "--sizes 20,24",
+    r"--sizes [\d,]+": "--sizes 20",
     r"--metric all": '--metric "words per turn" --metric "question score"',
-    r"(tertulia demo)$": r"\1 --conversations 1 --turns 2",
     r"(judge llm .*)": r"\1 --cache answers",
     r"(judge replies (?!--given|.*--replies).*)": r"\1 --replies 2",
     r"(judge rank (?!.*--limit).*)": r"\1 --limit 50",
-    r"(judge perplexity .*--table personachat.*)": r"\1 --ranked 2",
+    r"(judge perplexity .*--table personachat.*)": r"\1 --ranked 2 --replies 2",
     r"(judge perplexity (?!.*--limit).*)": r"\1 --limit 2",
 }
 """What is given besides, or made smaller."""
@@ -124,6 +125,10 @@ ELSEWHERE = {
         "Inspect AI writes that log",
         "tests/e2e/test_inspect.py::test_we_read_the_logs_of_inspect_in_both_formats",
     ),
+    r"demo$|tertulia-demo/": (
+        "the demo takes long enough to be run in one place",
+        "tests/cli/test_demo.py::test_the_demo_end_to_end",
+    ),
     r"demo --no-serve": (
         "the built package runs it",
         "tests/docs/test_package.py::test_the_installed_package_runs_the_demo_of_the_first_tutorial",
@@ -136,7 +141,7 @@ ALONE = {"bots", "recipes", "demo", "serve", "corpus list", "study presets"}
 AGAIN = re.compile(r"study (open|import) ")
 """Commands that each page gives for itself, since those that follow go on from there."""
 FIRST = ("README.md", "docs/getting-started.md")
-"""Pages that commands belong to, of all that have them: what later commands of these pages open is there then."""
+"""Pages to which a command belongs that others print, too."""
 
 
 class Failure(NamedTuple):
