@@ -30,6 +30,7 @@ STANDS_FOR = {
     r"(?<=\?context=all\") RUN RUN": " RANKER",
     r"\"RUN(?=\?filters=consistent)": '"RANKER',
     r"(?<=--classifier )RUN": "GROUNDING",
+    r"(?<=judge replies )RUN": "OTHER",
     r"(?<=tertulia report )(?:RUN RUN|VERDICT VERDICT)": "runs/monday runs/tuesday",
     r"\bRUN RUN RUN\b": "RUN OTHER THIRD",
     r"\bRUN RUN\b": "RUN OTHER",

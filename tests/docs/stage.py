@@ -253,7 +253,7 @@ class Stage:
     def labels(self, place: Path) -> None:
         self.call("tertulia study new begin > study.toml")
         Path("items.jsonl").write_text("\n".join(item_lines("begin")) + "\n", encoding="utf-8")
-        self.call("tertulia study simulate study.toml --raters 3 --seed 1 --db sqlite:///labels.db")
+        self.call("tertulia study simulate study.toml --raters 3 --db sqlite:///labels.db")
         self.call(f"tertulia study export study-simulated-0 --out {place} --db sqlite:///labels.db")
 
     def judged(self, place: Path) -> None:

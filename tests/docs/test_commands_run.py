@@ -91,6 +91,6 @@ def test_no_row_of_the_tables_is_out_of_use() -> None:
 
 def test_a_command_that_fails_is_reported_with_what_it_printed(stage: Stage) -> None:
     wrong = [CommandLine("README.md:1", f"tertulia {command}", pasted=True) for command in ("bots xyz", "chat xyz")]
-    first, second = rehearse("README.md", wrong, stage)
+    first, second = rehearse("docs/index.md", wrong, stage)
     assert "There is no bot called 'xyz'" in first.printed
     assert second.command == "tertulia chat xyz"
