@@ -86,7 +86,7 @@ SHORTER = {
     r"(train \S*disentangler\S*.*)": r"\1 --set trees=2 --set second_trees=2",
     r"(train configs/grounding.toml$)": r"\1 --set per_label=50",
     r" -n \d+": " -n 1",
-    r"(selfplay (?!.* -n ).*)": r"\1 -n 1",
+    r"(tertulia selfplay (?!.* -n ).*)": r"\1 -n 1",
     r"--processes 2": "--processes 1",
     r"--per-label \d+": "--per-label 8",
     r"(corpus silver (?!.*--per-label).*)": r"\1 --per-label 8",
