@@ -1,19 +1,16 @@
 import json
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.docs.shell import call
 
 from tertulia.core.config import resolve
 from tertulia.corpus.load import load_dialogues
 from tertulia.judge.runs import load_run
 from tertulia.lab.demo import DemoConfig
-from tertulia.talk.spec import make_bot
 
 pytestmark = [pytest.mark.slow]
-Tertulia = Callable[..., Any]
 
 
 class Page(HTMLParser):
@@ -28,23 +25,24 @@ class Page(HTMLParser):
         self.addresses += [value for name, value in attrs if name in ("src", "href", "xlink:href") and value]
 
 
-def test_the_demo_end_to_end(tertulia: Tertulia, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In this process; tests/docs/test_package.py runs it as one of its own."""
+def test_the_demo_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process and with its server; tests/docs/test_package.py runs it as a process of its own."""
     monkeypatch.chdir(tmp_path)
-    result = tertulia("demo", "--no-serve", "--json", "--conversations", 1, "--turns", 3, "--seed", 1)
-    assert result.code == 0, result.err
-    figures = json.loads(result.out)
+    result = call("tertulia demo --json --conversations 1 --turns 3 --seed 1")
+    assert result.code == 0, result.errors
+    figures, _ = json.JSONDecoder().raw_decode(result.printed)
     tfidf, generic = (figure for figure in figures["ranking"] if figure["metric"] == "hits@1")
     assert tfidf["low"] > figures["chance"]
     assert generic["value"] < tfidf["value"]
     assert figures["messages"] > figures["pairs"] > 0
 
     out = tmp_path / "tertulia-demo"
-    assert resolve(DemoConfig, out / "config.toml") == DemoConfig(serve=False, conversations=1, turns=3, seed=1)
+    assert resolve(DemoConfig, out / "config.toml") == DemoConfig(port=0, conversations=1, turns=3, seed=1)
     assert [s.name for s in load_run(out / "ranking").subjects] == [tfidf["subject"], generic["subject"]]
     (talk,) = load_dialogues(out / "selfplay.jsonl")
     assert len(talk.turns) == 3
-    assert make_bot(str(out / "tfidf")).spec == f"tfidf:{out / 'tfidf'}"
+    assert "bot: " in call("tertulia chat tertulia-demo/tfidf").printed
+    assert "hits@1" in call("tertulia report tertulia-demo/ranking").printed
     assert len(list(load_dialogues(out / "mined" / "pairs.parquet"))) == figures["pairs"]
 
     report = (out / "report.html").read_text(encoding="utf-8")

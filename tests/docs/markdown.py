@@ -1,12 +1,14 @@
 """Fenced blocks of a page, and the commands in it."""
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 OPENING = re.compile(r"(```+)\s*(\w*)\s*(.*)$")
+END = {"|", ">", "<", "<<", "&&", ";", "&", "||", "2>"}
 NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
 
 
@@ -63,3 +65,14 @@ def command_lines(page: Path) -> Iterator[CommandLine]:
     for number, line in enumerate(outside.splitlines(), 1):
         for code in re.finditer(r"`(tertulia [a-z][^`]*)`", line):
             yield CommandLine(f"{name}:{number}", code[1].replace("\\|", "|"), pasted=False)
+
+
+def words(line: CommandLine) -> list[str]:
+    """The words of a command line without what the shell makes of it; `[--option X]` in a sentence is an option."""
+    text = line.text if line.pasted else re.sub(r"[\[\]]|\.\.\.", " ", line.text)
+    try:
+        split = shlex.split(text, comments=True)[1:]
+    except ValueError as error:
+        return [f"--{error}"]
+    ends = [index for index, word in enumerate(split) if word in END or re.match(r"<<?\S|\d?>>?\S*$", word)]
+    return split[: min(ends, default=len(split))]

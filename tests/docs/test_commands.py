@@ -1,32 +1,19 @@
 """Every `tertulia ...` in README and docs is a command there is, with options there are and values they take."""
 
 import re
-import shlex
 from pathlib import Path
 
 import pytest
 import typer
-from tests.docs.markdown import ROOT, CommandLine, blocks, command_lines
+from tests.docs.markdown import ROOT, CommandLine, command_lines, words
 
-from tertulia.cli.main import COMMANDS, build, run
+from tertulia.cli.main import COMMANDS, build
 
 GENERATED = {"reference.md", "figures.md"}
 PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").rglob("*.md") if p.name not in GENERATED)]
 LINES = [line for page in PAGES for line in command_lines(page)]
-END = {"|", ">", "<", "<<", "&&", ";", "&", "||", "2>"}
 UsageError = typer.BadParameter.__base__  # of the click that typer carries
 TREE = typer.main.get_command(build(list(COMMANDS)))
-
-
-def words(line: CommandLine) -> list[str]:
-    """The words of a command line without what the shell makes of it; `[--option X]` in a sentence is an option."""
-    text = line.text if line.pasted else re.sub(r"[\[\]]|\.\.\.", " ", line.text)
-    try:
-        split = shlex.split(text, comments=True)[1:]
-    except ValueError as error:
-        return [f"--{error}"]
-    ends = [index for index, word in enumerate(split) if word in END or re.match(r"<<?\S|\d?>>?\S*$", word)]
-    return split[: min(ends, default=len(split))]
 
 
 def problem(line: CommandLine) -> str | None:
@@ -69,21 +56,3 @@ def test_every_command_of_readme_and_docs_parses() -> None:
 def test_paths_of_the_repository_exist(page: Path) -> None:
     named = [word for line in command_lines(page) for word in words(line) if word.startswith("configs/")]
     assert [word for word in named if not (ROOT / word).is_file()] == []
-
-
-@pytest.mark.slow
-def test_what_the_readme_shows_first_runs_in_an_empty_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The cheap ones of its commands, and its Python; the tutorials run the kinds that cost more."""
-    monkeypatch.chdir(tmp_path)
-    cheap = ("tertulia corpus mine sample", "tertulia corpus filter sample", "tertulia study new")
-    chosen = [line for line in command_lines(ROOT / "README.md") if line.pasted and line.text.startswith(cheap)]
-    assert len(chosen) == len(cheap)
-    for line in chosen:
-        with pytest.raises(SystemExit) as exit_info:
-            run(words(line))
-        assert not exit_info.value.code, line.text + capsys.readouterr().err
-    (code,) = (block.text for block in blocks(ROOT / "README.md") if block.language == "python")
-    exec(compile(code, "README.md", "exec"), {})
-    assert capsys.readouterr().out

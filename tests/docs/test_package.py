@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 from tests.docs.markdown import ROOT, blocks
 
+from tertulia import __version__
+
 pytest.importorskip("hatchling")
 NOT_FOLLOWED = [f"{name}.*" for name in ("torch", "polars", "pyarrow", "scipy", "sklearn", "sqlalchemy", "fastapi")]
 """Packages whose own types would take most of the time, and are not what is checked."""
@@ -97,6 +99,17 @@ class TestPackage:
         printed = call(installed.bin / "tertulia", *DEMO.split()[1:], folder=installed.folder)
         assert "4521 forum messages gave 2806 context-reply pairs." in printed
         assert (installed.folder / "tertulia-demo" / "report.html").is_file()
+
+    @pytest.mark.parametrize("page", ["README.md", "docs/getting-started.md"])
+    def test_the_activated_environment_has_the_command_on_the_path(self, installed: Installed, page: str) -> None:
+        """The page's own lines, typed in a folder whose .venv this is, in a shell that has no other `tertulia`."""
+        (lines,) = (block.text for block in blocks(ROOT / page) if block.text.startswith("source .venv/bin/activate"))
+        (installed.folder / ".venv").unlink(missing_ok=True)
+        (installed.folder / ".venv").symlink_to(installed.bin.parent)
+        script = f"export PATH=/usr/bin:/bin\nset -eu\n{lines}\ncommand -v tertulia\n"
+        version, place = call("bash", "-c", script, folder=installed.folder).splitlines()
+        assert version == f"tertulia {__version__}"
+        assert Path(place).resolve() == (installed.bin / "tertulia").resolve()
 
     def test_a_client_of_the_installed_package_type_checks(self, installed: Installed) -> None:
         """Against the wheel's py.typed, with mypy --strict and no plugin, from outside of the checkout."""

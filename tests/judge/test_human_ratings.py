@@ -134,8 +134,9 @@ def test_a_saved_set_reads_back(ratings: RatedSet) -> None:
 
 def test_the_ratings_of_a_study_are_gathered_by_what_was_rated() -> None:
     """Units of a study's run are single ratings; its items say by whom and of what."""
+    said = {"turns": [{"speaker": "System", "text": "Hello."}], "judged": "System"}
     items = [
-        JudgedItem(f"{rater}{unit}", {"rater": rater, "unit": unit, "target": target})
+        JudgedItem(f"{rater}{unit}", {"rater": rater, "unit": unit, "target": target, "conversations": [said]})
         for unit, target in (("u1", "unit"), ("u2", "turn:5"))
         for rater in ("ann", "bob")
     ]
@@ -148,6 +149,7 @@ def test_the_ratings_of_a_study_are_gathered_by_what_was_rated() -> None:
     run = JudgedRun("study", {}, (Subject("bot"),), (), scores, infos, tuple(items))
     whole, turn = read_run(run).conversations
     assert (whole.unit, whole.cluster, whole.ratings) == ("u1", "c1", {"quality": (3.0, 5.0)})
+    assert (whole.turns, whole.judged) == ((Turn("System", "Hello."),), "System")
     assert (turn.unit, turn.ratings) == ("u2/turn:5", {"SSA": (1.0, 0.5)})
     with pytest.raises(DataError, match="no ratings by people"):
         read_run(JudgedRun("rank", {}, (), (), (), {}))

@@ -109,6 +109,7 @@ def test_a_unit_of_two_subjects_is_matched_by_its_system() -> None:
     (unit,) = (one.unit for one in rated)
     assert match_values(rated, {("A", unit): 1.0, ("B", unit): 2.0}) == {unit: 2.0}
     assert match_values(rated, {("A", unit): 1.0, ("C", unit): 2.0}) == {}
+    assert match_values(rated, {("B", f"{unit}/unit"): 1.0}) == {unit: 1.0}, "as a judge calls the units of a study"
 
 
 def test_the_conversation_so_far_is_judged_by_who_replies() -> None:

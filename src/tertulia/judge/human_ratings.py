@@ -322,8 +322,10 @@ def _from_run(
         context = tuple(Turn(s, t) for s, t in zip(about.get("speakers", _speakers(len(texts))), texts, strict=True))
         references = tuple(about.get("references", ()))
         return RatedReply(key, system, cluster, context, str(about["reply"]), references, persona, ratings)
-    turns = tuple(Turn(turn["speaker"], turn["text"]) for turn in about.get("turns") or ())
-    return RatedConversation(key, system, cluster, turns, str(about.get("judged", "")), persona, ratings)
+    shown = about.get("conversations") or []
+    chat = shown[0] if len(shown) == 1 else about  # an item of the study, or what was said in it
+    turns = tuple(Turn(turn["speaker"], turn["text"]) for turn in chat.get("turns") or ())
+    return RatedConversation(key, system, cluster, turns, str(chat.get("judged", "")), persona, ratings)
 
 
 def _decode(

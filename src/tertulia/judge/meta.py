@@ -271,7 +271,8 @@ def match_values(rated: Sequence[RatedUnit], values: Mapping[tuple[str, str], fl
         by_unit.setdefault(unit, []).append(value)
     matched = {}
     for one in rated:
-        names = (one.unit, one.cluster) if isinstance(one, RatedConversation) else (one.unit,)
+        names = [one.unit, f"{one.unit}/unit"]  # the second if an automatic judge rated the units of a study
+        names += [one.cluster] if isinstance(one, RatedConversation) else []
         for name in names:
             if (one.system, name) in values:
                 matched[one.unit] = values[one.system, name]
