@@ -26,13 +26,13 @@ test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 # The tests of models with the instruction sets of other processors: rounding differs between them. Side by side, one core
-# each. Overfitting takes a third of the time, and more than that without vector instructions: it is tried with AVX2.
-# llama.cpp chooses its instructions itself, whatever this setting says: comparing it with torch once, with AVX2, is enough.
+# each. All run without vector instructions, but for overfitting, which would take minutes: it is tried with AVX2.
+# llama.cpp chooses its instructions itself, whatever this setting says, so that the plain run compares it with torch.
 test-capabilities: $(VENV)/.installed-dev
 	@$(MAKE) --no-print-directory -j2 --output-sync capability-avx2 capability-default
 
 capability-avx2:
-	ATEN_CPU_CAPABILITY=avx2 $(BIN)/python -m pytest -q -m "not slow" tests/models
+	ATEN_CPU_CAPABILITY=avx2 $(BIN)/python -m pytest -q -m "not slow" -k overfit tests/models
 
 capability-default:
 	ATEN_CPU_CAPABILITY=default $(BIN)/python -m pytest -q -m "not slow" -k "not overfit" --ignore=tests/models/llamacpp tests/models

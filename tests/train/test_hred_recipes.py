@@ -193,8 +193,6 @@ def test_an_unknown_teacher_is_refused_before_training(tmp_path: Path) -> None:
         ("hred", "none"),
         ("vhred", "none"),
         ("vhcr", "none"),
-        ("hred", "emotion"),
-        ("hred", "semantics"),
         ("vhred", "both"),
         ("vhcr", "input"),
     ],

@@ -1,11 +1,10 @@
-"""Mining on Ray gives the same bytes: on one node, on two, and on two of which one is killed."""
+"""Mining on Ray gives the same bytes. With two nodes, one of which is killed: test_stores, where they share no disk."""
 
 import gzip
 from collections.abc import Iterator
 from functools import partial
 from itertools import count, islice
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -55,36 +54,3 @@ def test_an_existing_connection_is_kept_and_errors_keep_their_type(tmp_path: Pat
     assert drawn <= WINDOW + 3  # and not one for each of millions of tasks
     assert ray.is_initialized()
     ray.shutdown()
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    """A head node without cores, so that all work runs on the two other nodes."""
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    yield cluster
-    ray.shutdown()
-    cluster.shutdown()
-
-
-def test_killing_a_node_does_not_change_the_bytes(
-    forum: Path, tmp_path: Path, expected: dict[str, str], cluster: Any
-) -> None:
-    nodes = [cluster.add_node(num_cpus=1), cluster.add_node(num_cpus=1)]
-
-    class Killer:
-        """Kills a node once the last stage has returned results."""
-
-        def step(self, title: str, total: int | None = None) -> None:
-            self.mining = title == "Mining"
-
-        def advance(self, n: int = 1) -> None:
-            if self.mining and n and len(nodes) == 2:
-                cluster.remove_node(nodes.pop(), allow_graceful=False)
-
-        def note(self, text: str) -> None: ...
-
-    mine(config(forum, tmp_path, engine="ray", address=cluster.address), Killer())
-    assert len(nodes) == 1
-    assert fingerprint(tmp_path) == expected
