@@ -16,7 +16,7 @@ from tertulia.core.safety import KINDS, SafetyConfig, SafetyLexicon
 from tertulia.core.text import words
 from tertulia.corpus.mine import marked
 from tertulia.corpus.mining.columns import letters_and_length, plain_rows, texts_of
-from tertulia.corpus.mining.filters import COLUMNS, DELETED, MARKED, FilterSettings, filter_messages
+from tertulia.corpus.mining.filters import COLUMNS, DELETED, MARKED, FilterSettings, filter_messages, name_bot
 from tertulia.corpus.mining.forest import paths_to
 from tertulia.corpus.mining.hashing import hash_texts, hash_words
 from tertulia.corpus.mining.lengths import LengthFilter
@@ -212,3 +212,9 @@ def test_letter_counts_agree_with_the_rules(texts: list[str]) -> None:
     assert length.tolist() == [len(text) for text in texts]
     shares = [n / size if size else 0.0 for n, size in zip(letters.tolist(), length.tolist(), strict=True)]
     assert shares == [share_of_letters(text) for text in texts]
+
+
+@given(st.lists(st.text(st.sampled_from("bBoOtTx\u00df\u0130 "), max_size=5), max_size=12))
+@settings(max_examples=60, deadline=None)
+def test_names_of_bots_are_found_in_any_case_and_not_across_rows(names: list[str]) -> None:
+    assert name_bot(pa.array(names, pa.string())).tolist() == ["bot" in name.lower() for name in names]

@@ -160,7 +160,7 @@ def filter_messages(table: pa.Table, settings: FilterSettings) -> FilteredMessag
     flags = numbers_of(column["flags"])
     reasons.remove(links.invalid, "no parent")
     reasons.remove((flags & DELETED) != 0, "deleted")
-    reasons.remove(_name_bot(column["author"]), "bot")
+    reasons.remove(name_bot(column["author"]), "bot")
     checks = [_check_characters(texts[part], settings.rules.min_letters) for part in blocks(len(texts))]
     url, plain, few_letters = (np.concatenate(parts) for parts in zip(*checks, strict=True))
     reasons.remove(url, "url")
@@ -228,7 +228,7 @@ def without_quotes_of(text: str, parent: str) -> str:
     return (rest if is_quote else text).strip()
 
 
-def _name_bot(authors: StringArray) -> Flags:
+def name_bot(authors: StringArray) -> Flags:
     """Rows with "bot", in any case."""
     raw = texts_of(authors)
     data, rows = to_lower_case(raw.data), np.zeros(len(authors), np.bool_)
