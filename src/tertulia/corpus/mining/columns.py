@@ -119,8 +119,8 @@ LOW_BYTES = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
 """LOW_BYTES[n] masks the first n of eight bytes."""
 
 
-def count_in_rows(flags: Flags, offsets: Ints) -> Ints:
-    """How many flags of each row are set: `sum_in_rows`, eight at a time.
+def count_in_rows(flags: Flags | Bytes, offsets: Ints) -> Ints:
+    """How many flags (0 or 1) of each row are set: `sum_in_rows`, eight at a time.
 
     >>> count_in_rows(np.array([True, False, True, True]), np.array([0, 1, 1, 4])).tolist()
     [1, 0, 2]
@@ -131,7 +131,7 @@ def count_in_rows(flags: Flags, offsets: Ints) -> Ints:
     np.cumsum((eights * _ONES >> np.uint64(56)).view(np.int64), out=before[1:])
     whole, rest = offsets >> 3, offsets & 7
     begun = (eights[whole] & LOW_BYTES[rest]) * _ONES >> np.uint64(56)
-    return np.diff(before[whole] + begun.view(np.int64))
+    return np.asarray(np.diff(before[whole] + begun.view(np.int64)))
 
 
 class Runs(NamedTuple):
