@@ -10,11 +10,13 @@ from dataclasses import asdict
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tertulia.artefacts.folders import Folder, write_json_to
 from tertulia.corpus.mining.extract import ExtractJob, ExtractResult, marker_name, shard_name
 from tertulia.corpus.mining.merge import MergeJob, MergeResult, MergeTask
-from tertulia.corpus.mining.pairs import PAIRS
+from tertulia.corpus.mining.pairs import PAIR_SCHEMA, PAIRS
 from tertulia.corpus.mining.repeats import RepeatsJob
 from tertulia.corpus.mining.scatter import ScatterJob, ScatterResult, ScatterTask
 from tertulia.corpus.mining.segments import SegmentFile
@@ -26,6 +28,7 @@ MESSAGE_BYTES = 234
 """Bytes of a generated message as a line."""
 _PACKED = 0.5
 """Bytes of working files per byte of input, for the sizes of simulated files; nothing else depends on it."""
+_SHARD_BYTES = 100_000
 
 
 class Timed(NamedTuple):
@@ -79,12 +82,26 @@ def merge(job: MergeJob, task: MergeTask) -> MergeResult:
     return MergeResult(task, file)
 
 
+def _empty_shard(folder: Folder, name: str) -> int:
+    """A Parquet file of some size without rows, whose end can be read: the dataset card counts what is in the shards."""
+    buffer = pa.BufferOutputStream()
+    pq.write_table(PAIR_SCHEMA.empty_table(), buffer)
+    content = buffer.getvalue().to_pybytes()
+    end = content[-8 - int.from_bytes(content[-8:-4], "little") :]
+    with folder.write(name) as file:
+        file.write_bytes(content[:4])
+        os.truncate(file, _SHARD_BYTES - len(end))
+        with file.open("ab") as out:
+            out.write(end)
+    return _SHARD_BYTES
+
+
 def extract_pairs(job: ExtractJob, number: int) -> ExtractResult:
     """The shards and the marker of a bundle of buckets, after every segment was looked up."""
     messages = sum(end - start for _, start, end in job.segments(number)) // 100
     removed = dict.fromkeys(Funnel().removed, messages // 20)
     result = ExtractResult(number, Funnel(messages, removed, messages // 3, messages // 3))
     folder = job.out.subfolder(PAIRS)
-    result.sizes[PAIRS] = [_sparse(folder, shard_name(b), 100_000, 1).size for b in job.plan.buckets_in(number)]
+    result.sizes[PAIRS] = [_empty_shard(folder, shard_name(b)) for b in job.plan.buckets_in(number)]
     write_json_to(job.work, marker_name(number), asdict(result))
     return result
