@@ -83,7 +83,7 @@ def merge(job: MergeJob, task: MergeTask) -> MergeResult:
 
 
 def _empty_shard(folder: Folder, name: str) -> int:
-    """A Parquet file of some size without rows, whose end can be read: the dataset card counts what is in the shards."""
+    """A Parquet file of some size without rows; its footer can be read, since the card counts rows."""
     buffer = pa.BufferOutputStream()
     pq.write_table(PAIR_SCHEMA.empty_table(), buffer)
     content = buffer.getvalue().to_pybytes()
