@@ -129,7 +129,7 @@ class Slow(BaseHTTPRequestHandler):
         for word in ("Well,", " let", " me", " think"):
             event = {"choices": [{"index": 0, "delta": {"content": word}, "finish_reason": None}]}
             self.wfile.write(f"data: {json.dumps(event)}\n\n".encode())
-        self.connection.settimeout(30)
+        self.connection.settimeout(150)
         with suppress(TimeoutError):
             self.connection.recv(1)
 
@@ -254,7 +254,7 @@ def test_ctrl_c_stops_a_reply_and_keeps_its_text(slow_endpoint: str, tmp_path: P
         it.expect("you: ")
         it.type("/quit\r")
         it.expect("Goodbye.")
-        assert it.leave(5) == 0
+        assert it.leave(60) == 0  # without waiting for the model
     assert [t.text for t in saved(path)[0].turns] == ["why?", "Well, let me think"]
 
 
