@@ -232,9 +232,9 @@ def name_bot(authors: StringArray) -> Flags:
     """Rows with "bot", in any case."""
     raw = texts_of(authors)
     data, rows = to_lower_case(raw.data), np.zeros(len(authors), np.bool_)
-    places = np.flatnonzero((data[:-2] == ord("b")) & (data[1:-1] == ord("o")) & (data[2:] == ord("t")))
-    row = np.searchsorted(raw.offsets, places, side="right") - 1
-    rows[row[places + 3 <= raw.offsets[row + 1]]] = True
+    positions = np.flatnonzero((data[:-2] == ord("b")) & (data[1:-1] == ord("o")) & (data[2:] == ord("t")))
+    row = np.searchsorted(raw.offsets, positions, side="right") - 1
+    rows[row[positions + 3 <= raw.offsets[row + 1]]] = True
     return rows
 
 
