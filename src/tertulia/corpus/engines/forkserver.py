@@ -1,9 +1,9 @@
 """A fork server: one process imports what all workers need, and every worker is a copy of it.
 
-Importing takes a worker a third of a second of CPU time, and a copy of a process that has imported everything none. Memory
-that was mapped as shared before is shared by all copies. The server is a program like a plain worker, so that nothing
-of the driver is copied: a process with threads cannot be copied safely. For the same reason the server only forks as
-long as it has a single thread; it must not preload a module that starts others (as Polars does).
+Importing takes a worker a third of a second of CPU time, and a copy of a process that has imported everything none.
+Memory that was mapped as shared before is shared by all copies. The server is a program like a plain worker, so that
+nothing of the driver is copied: a process with threads cannot be copied safely. For the same reason the server only
+forks as long as it has a single thread; it must not preload a module that starts others (as Polars does).
 
 The driver sends a number over a socket: 0 with the two ends of pipes that a new worker shall hold, or the process id of
 one that shall be killed. The answer is the process id, or the exit code. The driver never signals a process itself:
@@ -25,7 +25,7 @@ from importlib import import_module
 from pathlib import Path
 
 from tertulia.corpus.engines import worker
-from tertulia.corpus.engines.processes import Worker, start_program
+from tertulia.corpus.engines.processes import WorkerProcess, start_program
 
 IS_SAFE = sys.platform == "linux"
 """Whether libraries survive being copied: those of macOS do not."""
@@ -42,7 +42,7 @@ class ForkServer:
             program = "tertulia.corpus.engines.forkserver"
             self._process = start_program(program, *modules, stdin=theirs, stdout=subprocess.DEVNULL)
 
-    def start(self) -> Worker | None:
+    def start(self) -> WorkerProcess | None:
         """A new worker; None if the server is gone or refuses."""
         tasks_in, tasks = os.pipe()
         results, results_out = os.pipe()
@@ -53,7 +53,7 @@ class ForkServer:
             os.close(tasks)
             os.close(results)
             return None
-        return Worker(pid, os.fdopen(tasks, "wb"), os.fdopen(results, "rb"), partial(self._kill, pid))
+        return WorkerProcess(pid, os.fdopen(tasks, "wb"), os.fdopen(results, "rb"), partial(self._kill, pid))
 
     def close(self) -> None:
         """End the server, and all workers that still run."""

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from tertulia.core.errors import DataError
 from tertulia.corpus.engines.forkserver import IS_SAFE, ForkServer
-from tertulia.corpus.engines.processes import Worker, start_worker
+from tertulia.corpus.engines.processes import WorkerProcess, start_worker
 from tertulia.corpus.engines.worker import FUNCTION, TASK
 
 T = TypeVar("T")
@@ -39,8 +39,8 @@ class Pool:
         self._size = workers
         self._preload = preload if IS_SAFE and workers > 1 else ()
         self._server: ForkServer | None = None
-        self._idle: list[Worker] = []
-        self._all: list[Worker] = []
+        self._idle: list[WorkerProcess] = []
+        self._all: list[WorkerProcess] = []
         self._calls = 0
         self._call_of: dict[int, int] = {}
         """The call of `map` whose function a worker has, by process id."""
@@ -98,14 +98,14 @@ class Pool:
             pass  # it died while idle: its output has ended, which the selector reports
         selector.register(worker.results, selectors.EVENT_READ, (worker, job))
 
-    def _start(self) -> Worker:
+    def _start(self) -> WorkerProcess:
         if self._preload and not self._server:
             self._server = ForkServer(self._preload)
         worker = (self._server.start() if self._server else None) or start_worker()
         self._all.append(worker)
         return worker
 
-    def _retry(self, worker: Worker, job: _Job) -> _Job:
+    def _retry(self, worker: WorkerProcess, job: _Job) -> _Job:
         self._all.remove(worker)
         self._call_of.pop(worker.pid, None)
         code = worker.stop()

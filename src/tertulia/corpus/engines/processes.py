@@ -12,7 +12,7 @@ from tertulia.corpus.engines.base import ENVIRONMENT
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Worker:
+class WorkerProcess:
     """A worker and the two pipes that connect it with its driver."""
 
     pid: int
@@ -37,7 +37,7 @@ def start_program(module: str, *arguments: str, **pipes: Any) -> subprocess.Pope
     return subprocess.Popen([sys.executable, "-m", module, *arguments], env=environment, **pipes)
 
 
-def start_worker() -> Worker:
+def start_worker() -> WorkerProcess:
     """A worker that is a program of its own, and imports all that it needs."""
     process = start_program("tertulia.corpus.engines.worker", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
@@ -47,4 +47,4 @@ def start_worker() -> Worker:
 
     assert process.stdin
     assert process.stdout
-    return Worker(process.pid, process.stdin, process.stdout, kill)
+    return WorkerProcess(process.pid, process.stdin, process.stdout, kill)
