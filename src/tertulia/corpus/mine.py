@@ -36,6 +36,7 @@ from tertulia.corpus.engines.pool import Pool
 from tertulia.corpus.engines.ray import RayEngine
 from tertulia.corpus.erase import RECORD, erase_again
 from tertulia.corpus.load import SAMPLE, files_of, read_file
+from tertulia.corpus.mining import extract
 from tertulia.corpus.mining.driver import WORK, MiningJob, MiningResult, run_stages
 from tertulia.corpus.mining.extract import SUBWORDS
 from tertulia.corpus.mining.manifest import FORMAT, check_manifest, compare_manifest
@@ -315,7 +316,7 @@ def _engine(config: MineConfig, job: MiningJob) -> Engine:
         return RayEngine(address=config.address, workers=config.workers)
     if config.workers is None and job.estimated_bytes < _SMALL:
         return InProcess()
-    return Pool(config.workers or os.cpu_count() or 1)
+    return Pool(config.workers or os.cpu_count() or 1, preload=(extract.__name__,))  # which imports the other stages
 
 
 def _job(config: MineConfig, out: Folder, *, work: Folder | None = None) -> MiningJob:

@@ -6,19 +6,22 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tertulia.core.errors import DataError, MissingExtra
 from tertulia.corpus.engines.base import InProcess
+from tertulia.corpus.engines.forkserver import IS_SAFE
 from tertulia.corpus.engines.pool import Pool
 from tertulia.corpus.mine import mine
 from tertulia.corpus.mining import driver
 
 from .conftest import config, fingerprint
 
+linux = pytest.mark.skipif(not IS_SAFE, reason="workers are forked on Linux only")
 LIMIT = 10
 """Seconds within which a worker must have ended."""
 
@@ -34,9 +37,29 @@ def expected(forum: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     return files
 
 
+@pytest.fixture(params=[(), ("csv",)], ids=["started", "forked"])
+def pool(request: pytest.FixtureRequest) -> Iterator[Pool]:
+    pool = Pool(2, preload=request.param)
+    yield pool
+    pool.close()
+
+
 @pytest.fixture
-def pool() -> Iterator[Pool]:
-    pool = Pool(2)
+def pools(monkeypatch: pytest.MonkeyPatch) -> list[Pool]:
+    """The pools that mining makes."""
+    made: list[Pool] = []
+
+    def make(workers: int, *, preload: Sequence[str]) -> Pool:
+        made.append(Pool(workers, preload=preload))
+        return made[-1]
+
+    monkeypatch.setattr("tertulia.corpus.mine.Pool", make)
+    return made
+
+
+@pytest.fixture
+def forked() -> Iterator[Pool]:
+    pool = Pool(2, preload=("csv", "tertulia.corpus.mining.lengths"))
     yield pool
     pool.close()
 
@@ -74,6 +97,52 @@ def test_output_of_a_task_does_not_disturb_the_results(pool: Pool) -> None:
     assert list(pool.map(print, ["to standard error"])) == [None]
 
 
+PARENT = "__import__('os').getppid()"
+CACHE = "__import__('tertulia.corpus.mining.lengths', fromlist=['lengths'])._CACHE"
+
+
+@linux
+def test_forked_workers_have_imported_what_was_named(forked: Pool) -> None:
+    assert list(forked.map(eval, ["'csv' in __import__('sys').modules"])) == [True]
+    (server,) = set(forked.map(eval, [PARENT] * 8))
+    assert server != os.getpid()
+    forked.close()
+    assert not is_running(server)
+    assert list(forked.map(abs, [-1])) == [1]  # with a new one
+
+
+@linux
+def test_forked_workers_share_the_cache_of_words(forked: Pool) -> None:
+    list(forked.map(eval, [f"{CACHE}.__setitem__(5, 7)"]))
+    assert set(forked.map(eval, [f"(__import__('time').sleep(0.1), int({CACHE}[5]))[1]"] * 4)) == {7}
+    assert len(forked.pids) == 2
+
+
+@linux
+def test_without_its_fork_server_a_pool_starts_workers_itself(forked: Pool) -> None:
+    (server,) = set(forked.map(eval, [PARENT] * 2))
+    os.kill(server, signal.SIGKILL)
+    for pid in forked.pids:
+        os.kill(pid, signal.SIGKILL)
+    assert set(forked.map(eval, [PARENT] * 4)) == {os.getpid()}
+
+
+@linux
+def test_a_process_with_threads_is_not_forked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    (tmp_path / "threaded_on_import.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    with closing(Pool(2, preload=("threaded_on_import",))) as pool:
+        assert set(pool.map(eval, [PARENT] * 2)) == {os.getpid()}
+
+
+@linux
+def test_what_mining_preloads_starts_no_threads(forum: Path, tmp_path: Path, pools: list[Pool]) -> None:
+    mine(config(forum, tmp_path, workers=2))
+    with closing(pools[0]) as pool:
+        assert os.getpid() not in set(pool.map(eval, [PARENT] * 2))
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_number_of_workers_does_not_change_the_bytes(
     forum: Path, tmp_path: Path, expected: dict[str, str], workers: int
@@ -83,10 +152,8 @@ def test_the_number_of_workers_does_not_change_the_bytes(
 
 
 def test_killing_a_worker_does_not_change_the_bytes(
-    forum: Path, tmp_path: Path, expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    forum: Path, tmp_path: Path, expected: dict[str, str], pools: list[Pool]
 ) -> None:
-    pools: list[Pool] = []
-    monkeypatch.setattr("tertulia.corpus.mine.Pool", lambda n: pools.append(Pool(n)) or pools[0])
     killed = []
 
     class Killer:
@@ -121,9 +188,9 @@ mine(config(Path(sys.argv[1]), Path(sys.argv[2]), workers=2), Printed())
 """
 
 
-def children_of(pid: int) -> list[int]:
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(child) for child in children]
+def descendants_of(pid: int) -> list[int]:
+    children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return children + [grandchild for child in children for grandchild in descendants_of(child)]
 
 
 def is_running(pid: int) -> bool:
@@ -146,10 +213,10 @@ def test_workers_end_with_a_killed_driver_and_a_rerun_continues(
                 break
         for _ in range(advances):
             assert process.stdout.readline() == "advance\n"
-        workers = children_of(process.pid)
+        workers = descendants_of(process.pid)
         process.send_signal(signal.SIGKILL)
         process.wait()
-    assert len(workers) == 2
+    assert len(workers) == 3  # two, and the process that they are copies of
     until = time.monotonic() + LIMIT
     while any(is_running(pid) for pid in workers) and time.monotonic() < until:
         time.sleep(0.05)

@@ -203,6 +203,17 @@ def test_the_length_filter_agrees_with_encoding_every_text(
         assert bad.tolist() == [not low <= counter(text) <= high for text in texts]
 
 
+def test_the_words_of_one_model_are_not_counted_as_those_of_another(counter: SubwordCounter) -> None:
+    other = train_subwords((m.text for m in sample.messages()), vocabulary=2000)
+    texts = sorted({m.text for m in sample.messages()})[:300]
+    array = pa.array(texts, pa.string())
+    plain = plain_rows(texts_of(array))
+    assert [counter(text) for text in texts] != [other(text) for text in texts]
+    for model in (counter, other, counter):
+        bad = LengthFilter(model.model).out_of_bounds(array, plain, low=2, high=15)
+        assert bad.tolist() == [not 2 <= model(text) <= 15 for text in texts]
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.text(scripts, max_size=15), min_size=1, max_size=6))
 def test_letter_counts_agree_with_the_rules(texts: list[str]) -> None:

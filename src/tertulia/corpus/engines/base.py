@@ -11,6 +11,7 @@ ENVIRONMENT = {
     "POLARS_MAX_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",  # Arrow starts one with its other allocator, used or not
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_THRESHOLD_": _KEPT_BYTES,
     "MALLOC_TRIM_THRESHOLD_": _KEPT_BYTES,

@@ -1,22 +1,21 @@
 """The default engine: a pool of processes on this machine.
 
-Workers are started as plain programs, so a script that calls the library needs no `if __name__ == "__main__"`, and
-each holds the reading end of a pipe that closes with the driver. A worker that dies is replaced and its task is run
-again, up to three times: that distinguishes a task that kills its workers from a worker that was killed.
+Workers are started as plain programs, or copied from one that has imported what they need, so a script that calls the
+library needs no `if __name__ == "__main__"`. Each holds the reading end of a pipe that closes with the driver. A worker
+that dies is replaced and its task is run again, up to three times: that distinguishes a task that kills its workers
+from a worker that was killed.
 """
 
-import os
 import pickle
 import selectors
-import subprocess
-import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tertulia.core.errors import DataError
-from tertulia.corpus.engines.base import ENVIRONMENT
+from tertulia.corpus.engines.forkserver import IS_SAFE, ForkServer
+from tertulia.corpus.engines.processes import WorkerProcess, start_worker
 from tertulia.corpus.engines.worker import FUNCTION, TASK
 
 T = TypeVar("T")
@@ -31,20 +30,25 @@ class _Job:
 
 
 class Pool:
-    """A fixed number of worker processes, started when first needed."""
+    """A fixed number of worker processes, started when first needed.
 
-    def __init__(self, workers: int) -> None:
+    Modules that every worker needs, and that start no threads, can be named to be imported only once for all of them.
+    """
+
+    def __init__(self, workers: int, *, preload: Sequence[str] = ()) -> None:
         self._size = workers
-        self._idle: list[subprocess.Popen[bytes]] = []
-        self._all: list[subprocess.Popen[bytes]] = []
+        self._preload = preload if IS_SAFE and workers > 1 else ()
+        self._server: ForkServer | None = None
+        self._idle: list[WorkerProcess] = []
+        self._all: list[WorkerProcess] = []
         self._calls = 0
         self._call_of: dict[int, int] = {}
         """The call of `map` whose function a worker has, by process id."""
 
     @property
     def pids(self) -> list[int]:
-        """Process ids of the running workers."""
-        return [worker.pid for worker in self._all if worker.poll() is None]
+        """Process ids of the workers; one that has died is among them until it is missed."""
+        return [worker.pid for worker in self._all]
 
     def map(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
         """The results as they arrive."""
@@ -63,7 +67,7 @@ class Pool:
                     worker, job = key.data
                     selector.unregister(key.fileobj)
                     try:
-                        kind, value = pickle.load(worker.stdout)
+                        kind, value = pickle.load(worker.results)
                     except (EOFError, OSError, pickle.UnpicklingError):
                         again.append(self._retry(worker, job))
                         continue
@@ -77,53 +81,40 @@ class Pool:
     def close(self) -> None:
         """Stop the workers."""
         for worker in self._all:
-            worker.kill()
-        for worker in self._all:
-            _reap(worker)
-        self._all, self._idle, self._call_of = [], [], {}
+            worker.stop()
+        if self._server:
+            self._server.close()
+        self._all, self._idle, self._call_of, self._server = [], [], {}, None
 
     def _assign(self, function: Callable[[T], R], job: _Job, selector: selectors.BaseSelector) -> None:
         worker = self._idle.pop() if self._idle else self._start()
         try:
             if self._call_of.get(worker.pid) != self._calls:
-                pickle.dump((FUNCTION, function), worker.stdin)  # type: ignore[arg-type]
+                pickle.dump((FUNCTION, function), worker.tasks)
                 self._call_of[worker.pid] = self._calls
-            pickle.dump((TASK, job.task), worker.stdin)  # type: ignore[arg-type]
-            worker.stdin.flush()  # type: ignore[union-attr]
+            pickle.dump((TASK, job.task), worker.tasks)
+            worker.tasks.flush()
         except OSError:
             pass  # it died while idle: its output has ended, which the selector reports
-        selector.register(worker.stdout, selectors.EVENT_READ, (worker, job))  # type: ignore[arg-type]
+        selector.register(worker.results, selectors.EVENT_READ, (worker, job))
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        paths = os.pathsep.join(filter(None, sys.path))
-        environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": paths}
-        command = [sys.executable, "-m", "tertulia.corpus.engines.worker"]
-        worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+    def _start(self) -> WorkerProcess:
+        if self._preload and not self._server:
+            self._server = ForkServer(self._preload)
+        worker = (self._server.start() if self._server else None) or start_worker()
         self._all.append(worker)
         return worker
 
-    def _retry(self, worker: subprocess.Popen[bytes], job: _Job) -> _Job:
+    def _retry(self, worker: WorkerProcess, job: _Job) -> _Job:
         self._all.remove(worker)
         self._call_of.pop(worker.pid, None)
-        worker.kill()
-        code = _reap(worker)
+        code = worker.stop()
         if job.attempts + 1 == ATTEMPTS:
             raise DataError(
                 f"A worker died {ATTEMPTS} times on the same task (exit code {code}).",
                 hint="It may have run out of memory: use fewer --workers, or more --buckets.",
             )
         return _Job(job.task, job.attempts + 1)
-
-
-def _reap(worker: subprocess.Popen[bytes]) -> int:
-    """Close a dead worker's pipes and return its exit code."""
-    for pipe in (worker.stdin, worker.stdout):
-        try:
-            if pipe:
-                pipe.close()
-        except OSError:
-            pass  # unsent data is lost with the worker
-    return worker.wait()
 
 
 def _result(kind: str, value: Any) -> Any:

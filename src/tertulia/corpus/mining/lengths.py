@@ -8,6 +8,8 @@ characters, so the bounds do not hold.) A given model whose subwords do cross sp
 encoded.
 """
 
+import hashlib
+import mmap
 from functools import lru_cache
 
 import numpy as np
@@ -35,6 +37,9 @@ _BLANK = "\u2581"
 _CACHE_SIZE = 1 << 20
 """Words whose counts are cached, each in the slot given by the lowest bits of its hash; a new word evicts the old one
 of its slot. An entry is the hash with the count in its 16 lowest bits, which the slot tells: one look for both."""
+_CACHE: Hashes = np.frombuffer(mmap.mmap(-1, 8 * _CACHE_SIZE), np.uint64)
+"""Shared by processes that are forked from one another, so that each word is encoded only once for all of them. They
+need no lock: an entry is written and read at once, and is right whoever wrote it."""
 _MAX_COUNT = 0xFFFF
 """Counts are capped here; `high` must not exceed it."""
 _PROBES = ("a few  plain words, and then some more", "Don't! 10,000 times (or so)...\n\nno", " x\ty ")
@@ -45,7 +50,7 @@ class LengthFilter:
 
     def __init__(self, model: bytes) -> None:
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        self._cache: Hashes = np.zeros(_CACHE_SIZE, np.uint64)
+        self._salt = np.frombuffer(hashlib.sha256(model).digest(), np.uint64, count=1)  # keeps models apart
         self.word_by_word = self._is_word_by_word()
 
     def out_of_bounds(self, array: StringArray, plain: Flags, *, low: int, high: int) -> Flags:
@@ -69,8 +74,8 @@ class LengthFilter:
         with those of new words that occur repeatedly, and only where that is not enough with those of all words."""
         starts, ends, rows = runs_in_rows(~are_blanks(texts.data), texts.offsets)
         row_offsets = np.searchsorted(starts, texts.offsets)
-        hashes = hash_words(texts.data, starts, ends)
-        counts, counted = self._cached(hashes)
+        hashes = hash_words(texts.data, starts, ends) ^ self._salt
+        counts, counted = _cached(hashes)
         for occurrences in (2, 1, 0):
             least = sum_in_rows(np.where(counted, counts, 1), row_offsets)
             most = least + sum_in_rows(np.where(counted, 0, ends - starts), row_offsets)
@@ -88,12 +93,6 @@ class LengthFilter:
             counts[new], counted[new] = learned[inverse], chosen[inverse]
         return np.where(undecided, _outside(least, low, high), outside)
 
-    def _cached(self, hashes: Hashes) -> tuple[npt.NDArray[np.int32], Flags]:
-        """Subwords of each word, and which words are in the cache."""
-        entries = self._cache[low_bits(hashes, _CACHE_SIZE - 1)]
-        counts = (entries & np.uint64(_MAX_COUNT)).astype(np.int32)
-        return counts, (entries ^ hashes) <= np.uint64(_MAX_COUNT)
-
     def _encode_texts(self, array: StringArray) -> Ints:
         return np.array([len(pieces) for pieces in self._processor.encode(array.to_pylist(), num_threads=1)], np.int64)
 
@@ -104,7 +103,7 @@ class LengthFilter:
         lengths = map(len, self._processor.encode(words, num_threads=1))
         counts = np.minimum(np.fromiter(lengths, np.int64, len(words)), _MAX_COUNT)
         entries = (hashes & ~np.uint64(_MAX_COUNT)) | counts.astype(np.uint64)
-        self._cache[low_bits(hashes, _CACHE_SIZE - 1)] = entries
+        _CACHE[low_bits(hashes, _CACHE_SIZE - 1)] = entries
         return counts.astype(np.int32)
 
     def _is_word_by_word(self) -> bool:
@@ -122,6 +121,13 @@ def load_length_filter(folder: Folder, name: str, _digest: str) -> LengthFilter:
     """The filter for a model file with this digest: loaded once per process, so that its cache survives from task to
     task."""
     return LengthFilter(folder.read(name))
+
+
+def _cached(hashes: Hashes) -> tuple[npt.NDArray[np.int32], Flags]:
+    """Subwords of each word, and which words are in the cache."""
+    entries = _CACHE[low_bits(hashes, _CACHE_SIZE - 1)]
+    counts = (entries & np.uint64(_MAX_COUNT)).astype(np.int32)
+    return counts, (entries ^ hashes) <= np.uint64(_MAX_COUNT)
 
 
 def _decide(least: Ints, most: Ints, plain: Flags, low: int, high: int) -> tuple[Flags, Flags]:
