@@ -23,10 +23,16 @@ from tertulia.corpus.chatlogs.boosted_trees import (
 )
 from tertulia.corpus.chatlogs.checkpoint import load_disentangler, save_disentangler
 from tertulia.corpus.chatlogs.cluster_features import LinkPredictions, cluster_features, cluster_predictions
-from tertulia.corpus.chatlogs.disentangler import FIRST_FEATURES, CandidateWindow, Disentangler
+from tertulia.corpus.chatlogs.disentangler import (
+    FIRST_FEATURES,
+    CandidateWindow,
+    Disentangler,
+    ScoredCandidates,
+    best_links,
+)
 from tertulia.corpus.chatlogs.encoded_log import NOBODY, EncodedLog, encode_log
 from tertulia.corpus.chatlogs.evaluation import evaluate_links
-from tertulia.corpus.chatlogs.gold import read_gold
+from tertulia.corpus.chatlogs.gold import clusters_of, read_gold
 from tertulia.corpus.chatlogs.log import LogLine
 from tertulia.corpus.chatlogs.nicks import aliases, mentions, parse_address
 from tertulia.corpus.chatlogs.pair_features import FAR, CandidateBlock, candidate_blocks, read_history
@@ -224,6 +230,38 @@ def test_a_loaded_model_predicts_the_same_links(sample_model: Path) -> None:
     measures = evaluate_links([links], [gold.links])
     assert measures.links is not None
     assert measures.links.f > 85
+
+
+def scored(line: int, probs: dict[int, float]) -> ScoredCandidates:
+    """The candidates of a line, which is the last of them."""
+    return ScoredCandidates(line, tuple(probs), np.log(np.array(list(probs.values()))))
+
+
+def test_a_line_may_reply_to_two_lines_of_one_conversation() -> None:
+    lines = [LogLine(n, 0, "ann", "hm") for n in range(4)]
+    starts = [scored(0, {0: 1.0}), scored(1, {0: 0.9, 1: 0.1})]
+    apart = scored(2, {1: 0.1, 0: 0.1, 2: 0.8})
+    likely, less_likely = {2: 0.05, 1: 0.5, 0: 0.42, 3: 0.03}, {2: 0.05, 1: 0.55, 0: 0.35, 3: 0.05}
+    assert best_links([*starts, apart, scored(3, likely)], lines)[3] == {0, 1}
+    assert best_links([*starts, apart, scored(3, less_likely)], lines)[3] == {1}
+    other_conversation = {2: 0.45, 1: 0.5, 0: 0.02, 3: 0.03}
+    assert best_links([*starts, apart, scored(3, other_conversation)], lines)[3] == {1}
+    start_or_reply = {2: 0.05, 1: 0.5, 0: 0.03, 3: 0.42}
+    assert best_links([*starts, apart, scored(3, start_or_reply)], lines)[3] == {1}
+    assert best_links([*starts, apart, scored(3, start_or_reply)], lines, start_bias=1.0)[3] == {3}
+
+
+def test_second_links_join_no_conversations() -> None:
+    rng = np.random.default_rng(0)
+    lines = [LogLine(n, 0, "ann", "hm") for n in range(300)]
+    every = [
+        scored(n, {k: float(rng.choice((1e-3, 1e-2, 0.5))) for k in (*range(max(0, n - 4), n), n)}) for n in range(300)
+    ]
+    links = best_links(every, lines)
+    assert sum(len(earlier) == 2 for earlier in links.values()) > 10
+    best = {candidates.line: frozenset({candidates.links(0.0)[0]}) for candidates in every}
+    assert len(clusters_of(best)) > 10
+    assert clusters_of(links) == clusters_of(best)
 
 
 def test_replies_recorded_by_the_source_are_used(sample_model: Path) -> None:

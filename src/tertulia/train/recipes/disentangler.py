@@ -62,7 +62,7 @@ class DisentanglerConfig(CandidateWindow, RecipeConfig):
     """Train on this many logs only, spread evenly over all: for a quick try."""
     min_count: int = Field(default=3, ge=1)
     """Number of utterances a word must occur in to get an idf of its own."""
-    folds: int = Field(default=2, ge=2)
+    folds: int = Field(default=3, ge=2)
     """Members of the first pass; each leaves out its fold of the logs."""
     trees: int = Field(default=200, ge=1)
     """Trees of each member of the first pass."""
