@@ -6,6 +6,7 @@ gigabyte in pieces of half of one. Memory is the largest sum
 of the resident memory of driver and workers (libraries that they share count once per process). The subword model is
 trained before, as by a user who mines month after month; `learn_seconds` is what that takes. Generated messages can
 carry marks; `--unsafe judged` has the safety lexicon check them as well, as it does messages of Reddit by default.
+Modules are compiled once, as those of an installed package are, also where Python is told not to keep bytecode.
 """
 
 import argparse
@@ -76,8 +77,9 @@ class Watch(threading.Thread):
 
 def measure(command: list[str]) -> Measured:
     """Run a program; CPU time is that of all ended children as the system reports it, or the last sample if larger."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     start, before = time.perf_counter(), _children_cpu()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         watch = Watch(process.pid)
         watch.start()
         printed = process.communicate()[0]
