@@ -237,7 +237,6 @@ class _Loop:
         self.validate_every = config.validate_every or self.updates_per_epoch
         self.record = TrainingRecord(folder, tensorboard=config.tensorboard and distributed.is_main)
         self.figures: Mapping[str, float] = {}
-        self.saved_step: int | None = None
         self.latest: deque[tuple[float, float, int]] = deque(maxlen=50)
         if (folder / STATE).is_file():
             self.load_state()
@@ -377,18 +376,20 @@ class _Loop:
         if self.distributed.device.type == "cuda":
             state["cuda_rng"] = torch.cuda.get_rng_state(self.distributed.device)
         _save(state, self.folder / STATE)
-        self.saved_step = self.at.step
 
     def interrupted(self) -> Interrupted:
-        """What was kept, and how to go on."""
-        if self.saved_step is None:
+        """What was kept, and how to go on; by the file itself, as it may have been replaced a moment ago."""
+        file = self.folder / STATE
+        if not file.is_file():
             return Interrupted(
                 f"Update {self.at.step} was reached, and no state saved: that is done at each validation and every"
                 f" {self.config.save_seconds:.0f} s.",
                 hint="Run the same command with --force to start over.",
             )
+        state = torch.load(file, weights_only=True, map_location="cpu", mmap=True)
+        saved = _Position(**json.loads(state["progress"]))
         return Interrupted(
-            f"Update {self.at.step} was reached; the state after update {self.saved_step} is in {self.folder}.",
+            f"Update {self.at.step} was reached; the state after update {saved.step} is in {self.folder}.",
             hint="Run the same command with --resume to continue from there.",
         )
 
@@ -401,7 +402,6 @@ class _Loop:
                 hint="Give the same data and settings, choose another --out, or start over with --force.",
             )
         self.at = _Position(**json.loads(state["progress"]))
-        self.saved_step = self.at.step
         self.task.module.load_state_dict(state["module"])
         self.optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["rng"])
