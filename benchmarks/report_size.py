@@ -26,7 +26,7 @@ from tertulia.judge.runs import JudgedRun, Subject, identified
 from tertulia.metrics.registry import metric_named
 
 METRICS = ("turns", "words per turn", "question score", "loop", "self-repetition", "parroting")
-CHROMIUM = ("/usr/bin/chromium", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chromium-headless-shell")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 READY = "html[data-ready=yes]"
 GOAL_SECONDS = 2.0
