@@ -35,6 +35,7 @@ from tertulia.train.recipes.grounding import LIKELIHOODS, RECIPE, GroundingRecip
 from tertulia.train.runs import subsample
 
 FILES = ("v1_dev", "v2_dev_wow", "v2_dev_cmu", "v2_dev_tc")
+KINDS = ("corpus-lexical", "encoder", "likelihood", "combined")
 MIDDLE = (0.4, 0.85)
 RESAMPLES, SEED = 200, 0
 PUBLISHED = "published (T5 and BERT, MNLI + silver, dev): .464 / .335 of five labels, .710 / .526 of three"
@@ -226,11 +227,14 @@ def main() -> None:
     parser.add_argument("--scored-second", type=int, default=500, help="responses of a file of the second release")
     parser.add_argument("--without-encoder", action="store_true", help="combine counts and likelihoods only")
     parser.add_argument(
-        "--kinds", default="corpus-lexical,encoder,likelihood,combined", help="what to train, or nothing"
+        "--kinds", default=",".join(KINDS), help="what to train, or nothing: the packaged `lexical` is always measured"
     )
     parser.add_argument("--run", action="append", default=[], help="NAME=RUN: a trained run to measure, too")
     parser.add_argument("--quick", action="store_true", help="a tenth of the examples")
     given = parser.parse_args()
+    kinds = list(filter(None, given.kinds.split(",")))
+    if unknown := set(kinds) - set(KINDS):
+        parser.error(f"no such kind: {', '.join(sorted(unknown))}; choose from {', '.join(KINDS)}")
 
     files = [read(given.data / f"{name}.tsv") for name in FILES]
     first = files[0]
@@ -247,7 +251,7 @@ def main() -> None:
     figures |= of_sample()
     with tempfile.TemporaryDirectory() as folder:
         makers: dict[str, Callable[[], GroundingClassifier]] = {"lexical": load_grounding}
-        for kind in filter(None, given.kinds.split(",")):
+        for kind in kinds:
             makers[kind] = lambda kind=kind: trained(kind.removeprefix("corpus-"), given, Path(folder))
         for name, run in (pair.split("=", 1) for pair in given.run):
             makers[name] = lambda run=run: load_grounding(run)
