@@ -140,7 +140,10 @@ def main() -> None:
     count, runs = (100_000, 1) if args.quick else (args.messages, args.runs)
     with tempfile.TemporaryDirectory() as folder:
         file = args.data or Path(folder) / "messages.jsonl"
-        if not args.data:
+        if args.data:
+            with file.open("rb") as lines:
+                count = sum(block.count(b"\n") for block in iter(lambda: lines.read(1 << 24), b""))
+        else:
             write(count, file)
         report(args, file, runs, Path(folder), count)
 

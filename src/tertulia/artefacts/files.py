@@ -44,16 +44,23 @@ def atomic_write(path: Path, *, durable: bool = False) -> Iterator[Path]:
     try:
         yield unfinished
         if durable:
-            with unfinished.open("rb") as file:
-                os.fsync(file.fileno())
+            _flush(unfinished)
         unfinished.replace(path)
-    except OSError as error:
-        if error.errno is None or not _is_of(error, unfinished):
-            raise
-        raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
-    finally:
+    except BaseException as error:
         with suppress(OSError):  # its folder cannot be read: the first error says so
             unfinished.unlink(missing_ok=True)
+        if not isinstance(error, OSError) or error.errno is None or not _is_of(error, unfinished):
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
+
+
+def _flush(path: Path) -> None:
+    """Wait until a file is on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def unfinished_path(path: Path) -> Path:

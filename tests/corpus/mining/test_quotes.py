@@ -6,7 +6,11 @@ from hypothesis import strategies as st
 from tertulia.corpus.mining.filters import without_quotes_of
 from tertulia.corpus.rules import without_quotes
 
-LINES = st.lists(st.sampled_from(["> a b", ">a  b", ">> c", " > b", "a b", "", ">", "b > a", "\u2003> c", ">\tc\r"]))
+LINES = st.lists(
+    st.sampled_from(
+        ["> a b", ">a  b", ">> c", " > b", "a b", "", ">", "b > a", "\u2003> c", ">\tc\r", "> a\x1cb", "a\u2003b"]
+    )
+)
 
 
 @given(LINES.map("\n".join), LINES.map("\n".join))

@@ -51,7 +51,12 @@ def contiguous(column: Any) -> Any:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.nulls(0, column.type)])
 
 
-_ARROW_TYPES = {"int32": pa.int32(), "int64": pa.int64(), "uint64": pa.uint64(), "float64": pa.float64()}
+_ARROW_TYPES = {
+    np.dtype(np.int32): pa.int32(),
+    np.dtype(np.int64): pa.int64(),
+    np.dtype(np.uint64): pa.uint64(),
+    np.dtype(np.float64): pa.float64(),
+}
 
 
 def to_arrow(values: npt.NDArray[Any]) -> Any:
@@ -63,7 +68,7 @@ def to_arrow(values: npt.NDArray[Any]) -> Any:
         return pa.Array.from_buffers(
             pa.bool_(), len(values), [None, pa.py_buffer(np.packbits(values, bitorder="little"))]
         )
-    kind = _ARROW_TYPES[values.dtype.name]
+    kind = _ARROW_TYPES[values.dtype]
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
@@ -90,6 +95,13 @@ def strings_to_arrow(texts: Sequence[str]) -> StringArray:
     return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded)))
 
 
+def replace_rows(array: StringArray, rows: Ints, texts: StringArray) -> StringArray:
+    """The array with other texts in some rows; `pc.replace_with_mask`, in less time."""
+    index = np.arange(len(array))
+    index[rows] = np.arange(len(array), len(array) + len(texts))
+    return pa.concat_arrays([array, texts]).take(to_arrow(index))
+
+
 _EMPTY = strings_to_arrow([""])[0]
 FALSE = to_arrow(np.zeros(1, np.bool_))[0]
 """Arrow's scalars, which it would import pandas to make."""
@@ -105,11 +117,24 @@ def texts_of(array: StringArray) -> Texts:
     return Texts(flat[offsets[0] : offsets[-1]], offsets - offsets[0])
 
 
-def sum_in_rows(values: npt.NDArray[Any], offsets: Ints) -> Ints:
+def sparse_positions(flags: Flags) -> Ints:
+    """Where flags are set, if few are: `np.flatnonzero`, eight flags at a time.
+
+    >>> sparse_positions(np.array([False] * 9 + [True, False])).tolist()
+    [9]
+    """
+    whole = len(flags) & ~7
+    eights = np.flatnonzero(flags[:whole].view(np.uint64) != 0)
+    row, place = np.nonzero(flags[:whole].reshape(-1, 8)[eights])
+    positions = (eights[row] << 3) + place
+    return np.concatenate([positions, np.flatnonzero(flags[whole:]) + whole])
+
+
+def sum_in_rows(values: Ints, offsets: Ints) -> Ints:
     """The sum of each row's values."""
     total = np.zeros(len(offsets) - 1, np.int64)
     rows = np.flatnonzero(np.diff(offsets))  # reduceat cannot handle empty rows
-    total[rows] = np.add.reduceat(values, offsets[rows], dtype=np.int32) if len(rows) else 0
+    total[rows] = np.add.reduceat(values, offsets[rows]) if len(rows) else 0
     return total
 
 
@@ -141,6 +166,8 @@ class Runs(NamedTuple):
     ends: Ints
     rows: Ints
     """The row of each run; non-decreasing."""
+    offsets: Ints
+    """First run of each row, and how many there are."""
 
 
 def runs_in_rows(inside: Flags, offsets: Ints) -> Runs:
@@ -154,8 +181,9 @@ def runs_in_rows(inside: Flags, offsets: Ints) -> Runs:
     first[edges] = inside[edges]  # every row boundary also starts a run, and ends the one before it
     last[edges - 1] = inside[edges - 1]
     starts = np.flatnonzero(first)
-    rows = np.repeat(np.arange(len(offsets) - 1), np.diff(np.searchsorted(starts, offsets)))
-    return Runs(starts, np.flatnonzero(last) + 1, rows)
+    counts = count_in_rows(first, offsets)
+    rows = np.repeat(np.arange(len(counts)), counts)
+    return Runs(starts, np.flatnonzero(last) + 1, rows, np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]))
 
 
 def are_letters(data: Bytes) -> Flags:
@@ -178,6 +206,13 @@ def to_lower_case(data: Bytes) -> Bytes:
     return np.asarray(data + ((data - np.uint8(65)) < 26).view(np.uint8) * np.uint8(32))
 
 
+def row_starts(texts: Texts) -> Flags:
+    """For each byte whether a row begins there; the end of the data counts, too."""
+    starts = np.zeros(len(texts.data) + 1, np.bool_)
+    starts[texts.offsets] = True
+    return starts
+
+
 def rows_containing(texts: Texts, positions: Ints) -> Flags:
     """Flags the rows that contain any of the byte positions."""
     rows = np.zeros(len(texts.offsets) - 1, np.bool_)
@@ -187,7 +222,8 @@ def rows_containing(texts: Texts, positions: Ints) -> Flags:
 
 def plain_rows(texts: Texts) -> Flags:
     """Rows made of printable ASCII and typed whitespace only: where the shortcuts of the rules are exact."""
-    return ~rows_containing(texts, np.flatnonzero(~(((texts.data - np.uint8(32)) < 95) | are_blanks(texts.data))))
+    others = sparse_positions((texts.data - np.uint8(32)) >= 95)
+    return ~rows_containing(texts, others[~are_blanks(texts.data[others])])
 
 
 def letters_and_length(texts: Texts, plain: Flags) -> tuple[Ints, Ints]:

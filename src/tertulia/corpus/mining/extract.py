@@ -95,6 +95,11 @@ class _Piece(NamedTuple):
     start: int
     end: int
 
+    @property
+    def middle(self) -> int:
+        """The row at its middle."""
+        return (self.start + self.end) // 2
+
 
 def extract_pairs(job: ExtractJob, number: int) -> ExtractResult:
     """Process one bundle of buckets. The shards are written first, then the marker."""
@@ -193,7 +198,7 @@ def _filter_pieces(
     position = 0
     while position < len(pieces):
         first, start = position, pieces[position].start
-        while position < len(pieces) and (position == first or pieces[position].end - start <= BATCH):
+        while position < len(pieces) and (position == first or pieces[position].middle - start <= BATCH):
             position += 1
         batch = filter_messages(table.slice(start, pieces[position - 1].end - start), settings)
         result.funnel.add(batch.funnel())

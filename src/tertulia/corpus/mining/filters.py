@@ -30,7 +30,10 @@ from tertulia.corpus.mining.columns import (
     letters_and_length,
     numbers_of,
     plain_rows,
+    replace_rows,
+    row_starts,
     rows_containing,
+    sparse_positions,
     strings_to_arrow,
     texts_of,
     to_arrow,
@@ -191,7 +194,7 @@ def filter_messages(table: pa.Table, settings: FilterSettings) -> FilteredMessag
 def _remove_quotes(texts: StringArray, parent: Ints) -> StringArray:
     """The texts without quotes of the parent. Rows without a line that begins with ">" cannot have one."""
     raw = texts_of(texts)
-    signs = np.flatnonzero(raw.data == ord(">"))
+    signs = sparse_positions(raw.data == ord(">"))
     signs = signs[_may_begin_line(raw, signs)]
     quoting = rows_containing(raw, signs) & (parent < len(parent))
     trimmed = pc.utf8_trim_whitespace(texts)
@@ -201,21 +204,20 @@ def _remove_quotes(texts: StringArray, parent: Ints) -> StringArray:
     quoted, position = np.unique(parent[quoting], return_inverse=True)
     parents = texts.take(to_arrow(quoted)).to_pylist()
     unquoted = [without_quotes_of(text, parents[i]) for text, i in zip(own, position.tolist(), strict=True)]
-    return pc.replace_with_mask(trimmed, to_arrow(quoting), strings_to_arrow(unquoted))
+    return replace_rows(trimmed, np.flatnonzero(quoting), strings_to_arrow(unquoted))
 
 
 def _may_begin_line(raw: Texts, positions: Ints) -> Flags:
     """Whether what precedes a byte is the start of its row, or a byte that white space or ">" may end with."""
     before = raw.data[positions - 1]  # of the first byte: the last one, but it is the start of a row
-    starts = np.zeros(len(raw.data) + 1, np.bool_)
-    starts[raw.offsets] = True
-    return np.asarray(starts[positions] | (before <= 32) | (before >= 127) | (before == ord(">")))
+    return np.asarray(row_starts(raw)[positions] | (before <= 32) | (before >= 127) | (before == ord(">")))
 
 
 def without_quotes_of(text: str, parent: str) -> str:
     """`rules.without_quotes`, with a short way for the many that quote in their first line only.
 
-    A line that occurs in the parent as it stands occurs there without superfluous white space, too.
+    A line that occurs in the parent as it stands occurs there without superfluous white space, too, and one whose last
+    word does not occur there does not.
 
     >>> without_quotes_of("> the oven  light\\nmine too!", "it was the oven light again")
     'mine too!'
@@ -224,7 +226,9 @@ def without_quotes_of(text: str, parent: str) -> str:
     if ">" in rest or not first.startswith(">") or len(parent) >= MAX_QUOTE_SEARCH:
         return without_quotes(text, parent)
     bare = first.lstrip("> ").strip()
-    is_quote = bare and (bare in parent or squash(bare) in _squash_parent(parent))
+    is_quote = bare and (
+        bare in parent or (bare.rsplit(None, 1)[-1] in parent and squash(bare) in _squash_parent(parent))
+    )
     return (rest if is_quote else text).strip()
 
 
@@ -249,9 +253,10 @@ def _has_url(texts: StringArray, flat: Texts) -> Flags:
     """Looks for ":/" and for a dot inside a word; few texts have either, and only those are matched by the regular
     expression."""
     data = flat.data
-    colons = np.flatnonzero((data[:-1] == ord(":")) & (data[1:] == ord("/")))
+    colons = sparse_positions((data[:-1] == ord(":")) & (data[1:] == ord("/")))
     dots = np.flatnonzero(data[1:-1] == ord(".")) + 1
-    inside = dots[are_letters(data[dots + 1]) | are_digits(data[dots + 1])]
+    following = data[dots + 1]
+    inside = dots[(are_letters(following) | are_digits(following)) & ~row_starts(flat)[dots + 1]]
     has_url = rows_containing(flat, np.sort(np.concatenate([colons, inside])))
     rows = np.flatnonzero(has_url)
     has_url[rows] = flags_of(pc.match_substring_regex(texts.take(to_arrow(rows)), URL_PATTERN))

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tertulia.corpus.mining.columns import FALSE, Flags, Ints, StringArray, flags_of, numbers_of, to_arrow
-from tertulia.corpus.mining.hashing import Hashes, combine, hash_texts, index_in_sorted
+from tertulia.corpus.mining.hashing import Hashes, combine, hash_texts, rows_of
 
 
 class ParentLinks(NamedTuple):
@@ -43,18 +43,10 @@ def link_parents(keys: Hashes, parent_keys: Hashes, parents: StringArray, thread
 
     A reply to the thread itself, whose opening message is missing, becomes a root.
     """
-    rows = len(keys)
-    parent = np.full(rows, rows, np.int64)
-    if not rows:
-        return ParentLinks(parent, np.zeros(0, np.bool_))
-    order = np.argsort(keys)
     has_parent = flags_of(pc.is_valid(parents))
-    ordered = keys[order]
-    index = index_in_sorted(parent_keys, ordered)
-    resolved = has_parent & (ordered[index] == parent_keys)
-    parent[resolved] = order[index[resolved]]
+    parent = np.where(has_parent, rows_of(parent_keys, keys), len(keys))
     to_thread = flags_of(pc.fill_null(pc.equal(parents, threads), FALSE))
-    orphan = has_parent & ~resolved & ~to_thread
+    orphan = has_parent & (parent == len(keys)) & ~to_thread
     return ParentLinks(parent, orphan | _leads_to_cycle(parent))
 
 

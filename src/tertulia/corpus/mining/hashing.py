@@ -93,11 +93,14 @@ def hash_words(data: Bytes, starts: Ints, ends: Ints) -> Hashes:
     """A different hash with the same contract, faster for short runs."""
     eights = _eights(data)
     sizes = ends - starts
-    hashes = (eights[starts] & LOW_BYTES[np.minimum(sizes, 8)]) * _WEIGHTS[0] + sizes.astype(np.uint64) * _WEIGHTS[1]
+    hashes = eights[starts]
+    hashes &= LOW_BYTES.take(sizes, mode="clip")
+    hashes *= _WEIGHTS[0]
+    hashes += sizes.view(np.uint64) * _WEIGHTS[1]
     longer = np.flatnonzero(sizes > 8)  # most words end here; each round keeps only those that continue
     for position in range(8, _SHORT, 8):
         remaining = sizes[longer] - position
-        next_bytes = eights[starts[longer] + position] & LOW_BYTES[np.minimum(remaining, 8)]
+        next_bytes = eights[starts[longer] + position] & LOW_BYTES.take(remaining, mode="clip")
         hashes[longer] = mix(hashes[longer]) + next_bytes * _WEIGHTS[2]
         longer = longer[remaining > 8]
     if len(longer):
@@ -174,12 +177,37 @@ def may_be_among(values: Hashes, others: Hashes) -> npt.NDArray[np.bool_]:
     """Whether each value has the lowest bits of one of the others: never false for one that is among them."""
     seen = np.zeros(_LOW_BITS + 1, np.bool_)
     seen[low_bits(others, _LOW_BITS)] = True
-    return np.asarray(seen[low_bits(values, _LOW_BITS)])
+    return seen.take(low_bits(values, _LOW_BITS))
 
 
 def low_bits(values: Hashes, mask: int) -> Ints:
     """Some of the bits as an index; NumPy takes signed indices only, and would convert unsigned ones slowly."""
     return (values & np.uint64(mask)).view(np.int64)
+
+
+def rows_of(values: Hashes, keys: Hashes) -> Ints:
+    """The row of the key that equals each value, or the number of keys where none does; no key occurs twice.
+
+    >>> rows_of(np.array([7, 8, 9], np.uint64), np.array([9, 7], np.uint64)).tolist()
+    [1, 2, 0]
+    """
+    # A table by the lowest bits, eight times as large as needed; in each slot the last of the keys that belong there.
+    count, mask = len(keys), (8 << len(keys).bit_length()) - 1
+    rows, slots, table = np.arange(count), low_bits(keys, mask), np.zeros(mask + 1, np.int64)
+    if not count:
+        return np.zeros(len(values), np.int64)
+    table[slots] = rows
+    indices = table.take(low_bits(values, mask))
+    missing = np.flatnonzero(keys.take(indices) != values)
+    indices[missing] = count
+    displaced = np.flatnonzero(table.take(slots) != rows)
+    if len(displaced):  # a few percent of the keys, among which the rest is searched for
+        displaced = displaced[np.argsort(keys[displaced])]
+        sought = values[missing]
+        candidates = displaced[index_in_sorted(sought, keys[displaced])]
+        equal = keys[candidates] == sought
+        indices[missing[equal]] = candidates[equal]
+    return indices
 
 
 def index_in_sorted(values: Hashes, ordered: Hashes) -> Ints:

@@ -13,7 +13,6 @@ import mmap
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 import sentencepiece
 
 from tertulia.artefacts.folders import Folder
@@ -42,6 +41,7 @@ _CACHE: Hashes = np.frombuffer(mmap.mmap(-1, 8 * _CACHE_SIZE), np.uint64)
 need no lock: an entry is written and read at once, and is right whoever wrote it."""
 _MAX_COUNT = 0xFFFF
 """Counts are capped here; `high` must not exceed it."""
+_LOWER_HALF = (1 << 32) - 1
 _PROBES = ("a few  plain words, and then some more", "Don't! 10,000 times (or so)...\n\nno", " x\ty ")
 
 
@@ -72,13 +72,15 @@ class LengthFilter:
     def _check_words(self, texts: Texts, plain: Flags, low: int, high: int) -> Flags:
         """The same for rows whose words have to be looked up: the bounds get tighter with the counts in the cache, then
         with those of new words that occur repeatedly, and only where that is not enough with those of all words."""
-        starts, ends, rows = runs_in_rows(~are_blanks(texts.data), texts.offsets)
-        row_offsets = np.searchsorted(starts, texts.offsets)
+        starts, ends, rows, row_offsets = runs_in_rows(~are_blanks(texts.data), texts.offsets)
         hashes = hash_words(texts.data, starts, ends) ^ self._salt
         counts, counted = _cached(hashes)
+        unknown = (ends - starts << 32) | 1
         for occurrences in (2, 1, 0):
-            least = sum_in_rows(np.where(counted, counts, 1), row_offsets)
-            most = least + sum_in_rows(np.where(counted, 0, ends - starts), row_offsets)
+            # Two sums at once: the lower half of a number is what a word has at least, the upper what it may have more.
+            both = sum_in_rows(np.where(counted, counts, unknown), row_offsets)
+            least = both & _LOWER_HALF
+            most = least + (both >> 32)
             outside, undecided = _decide(least, most, plain, low, high)
             new = np.flatnonzero(~counted & undecided[rows])
             if not len(new):  # an undecided row has all its words counted, so that both bounds are its count
@@ -88,7 +90,7 @@ class LengthFilter:
             )
             chosen = times >= occurrences
             spans = new[first[chosen]]
-            learned = np.zeros(len(distinct), np.int32)
+            learned = np.zeros(len(distinct), np.int64)
             learned[chosen] = self._encode_words(texts, starts[spans], ends[spans], distinct[chosen])
             counts[new], counted[new] = learned[inverse], chosen[inverse]
         return np.where(undecided, _outside(least, low, high), outside)
@@ -96,7 +98,7 @@ class LengthFilter:
     def _encode_texts(self, array: StringArray) -> Ints:
         return np.array([len(pieces) for pieces in self._processor.encode(array.to_pylist(), num_threads=1)], np.int64)
 
-    def _encode_words(self, texts: Texts, starts: Ints, ends: Ints, hashes: Hashes) -> npt.NDArray[np.int32]:
+    def _encode_words(self, texts: Texts, starts: Ints, ends: Ints, hashes: Hashes) -> Ints:
         """Subwords of each word; the counts go into the cache."""
         data = texts.data.tobytes()
         words = [data[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
@@ -104,7 +106,7 @@ class LengthFilter:
         counts = np.minimum(np.fromiter(lengths, np.int64, len(words)), _MAX_COUNT)
         entries = (hashes & ~np.uint64(_MAX_COUNT)) | counts.astype(np.uint64)
         _CACHE[low_bits(hashes, _CACHE_SIZE - 1)] = entries
-        return counts.astype(np.int32)
+        return counts
 
     def _is_word_by_word(self) -> bool:
         """Whether no subword crosses a space, so that a text has the sum of its words' subwords."""
@@ -123,11 +125,10 @@ def load_length_filter(folder: Folder, name: str, _digest: str) -> LengthFilter:
     return LengthFilter(folder.read(name))
 
 
-def _cached(hashes: Hashes) -> tuple[npt.NDArray[np.int32], Flags]:
+def _cached(hashes: Hashes) -> tuple[Ints, Flags]:
     """Subwords of each word, and which words are in the cache."""
-    entries = _CACHE[low_bits(hashes, _CACHE_SIZE - 1)]
-    counts = (entries & np.uint64(_MAX_COUNT)).astype(np.int32)
-    return counts, (entries ^ hashes) <= np.uint64(_MAX_COUNT)
+    entries = _CACHE.take(low_bits(hashes, _CACHE_SIZE - 1))
+    return low_bits(entries, _MAX_COUNT), (entries ^ hashes) <= np.uint64(_MAX_COUNT)
 
 
 def _decide(least: Ints, most: Ints, plain: Flags, low: int, high: int) -> tuple[Flags, Flags]:

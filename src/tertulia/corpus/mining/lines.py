@@ -13,6 +13,7 @@ import orjson
 
 from tertulia.core.dialogue import Json
 from tertulia.core.lazy import LazyModule
+from tertulia.corpus.mining.columns import sparse_positions
 from tertulia.corpus.mining.schemas import TEXT_FIELDS, Cleaning, Schema, columns
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def _may_have_long_line(block: bytes) -> bool:
 def _may_have_surrogates(block: bytes) -> bool:
     """Whether the start of an escaped surrogate is somewhere."""
     data = np.frombuffer(block, np.uint8)
-    escapes = np.flatnonzero(data[:-2] == ord("\\"))
+    escapes = sparse_positions(data[:-2] == ord("\\"))
     escapes = escapes[data[escapes + 1] == ord("u")]
     return bool(((data[escapes + 2] | 32) == ord("d")).any())
 

@@ -12,12 +12,15 @@ from tertulia.core.errors import DataError
 from tertulia.corpus.mining.columns import to_arrow
 from tertulia.corpus.mining.filters import FilteredMessages
 from tertulia.corpus.mining.forest import Paths, as_lists
+from tertulia.corpus.mining.segments import open_buffered
 from tertulia.corpus.shards import mined_dialogue, read_rows
 
 PAIRS, WHOLE = "pairs", "whole"
 """Names of the folders with the shards: pairs, and dialogues from root to leaf."""
 FUNNEL = "funnel.json"
 """The counts of a run, written last: the folder is complete once it is there."""
+_BUFFER = 1 << 17
+"""Bytes of a shard that are written at once: most small shards are, as a whole."""
 _TEXT = pa.string()
 _ONCE = pa.dictionary(pa.int32(), _TEXT)
 _LIST = pa.list_(_ONCE)
@@ -76,20 +79,19 @@ def write_rows(path: Path, tables: Iterable[pa.Table], schema: pa.Schema) -> int
 def write_rows_to(file: Path, tables: Iterable[pa.Table], schema: pa.Schema) -> int:
     """Write each table as a row group. Every setting that affects the bytes is explicit here."""
     rows = 0
-    with pq.ParquetWriter(
-        file,
-        schema,
-        version="2.6",
-        data_page_version="1.0",
-        compression="zstd",
-        compression_level=1,
-        use_dictionary=[
+    settings = {
+        "version": "2.6",
+        "data_page_version": "1.0",
+        "compression": "zstd",
+        "compression_level": 1,
+        "use_dictionary": [
             f"{f.name}.list.element" if f.type == _LIST else f.name for f in schema if f.type in (_LIST, _ONCE)
         ],
-        dictionary_pagesize_limit=1 << 30,
-        write_statistics=False,
-        store_schema=False,  # with it, lists would read back as dictionaries
-    ) as out:
+        "dictionary_pagesize_limit": 1 << 30,
+        "write_statistics": False,
+        "store_schema": False,  # with it, lists would read back as dictionaries
+    }
+    with open_buffered(file, _BUFFER) as sink, pq.ParquetWriter(sink, schema, **settings) as out:
         for table in tables:
             if table.num_rows:
                 out.write_table(table, row_group_size=table.num_rows)

@@ -29,8 +29,9 @@ def find_repeats(job: RepeatsJob, number: int) -> Hashes:
     """
     table = read_segments(job.folder, job.index.ranges(number), HASHES)
     texts, keys = numbers_of(table["text"]), numbers_of(table["key"])
-    frequent, count = np.unique(texts, return_counts=True)
-    frequent = frequent[count > job.max_repeats]
+    ordered = np.sort(texts)
+    later = ordered[job.max_repeats :]
+    frequent = np.unique(later[later == ordered[: -job.max_repeats]])
     recount = is_in_sorted(texts, frequent)
     _, first = np.unique(combine(texts[recount], keys[recount]), return_index=True)
     repeated, count = np.unique(texts[recount][first], return_counts=True)

@@ -7,6 +7,8 @@ there are, and an empty one costs nothing. Within a segment rows keep their orde
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +16,9 @@ import pyarrow as pa
 from tertulia.artefacts.folders import ByteRange, Folder
 from tertulia.core.errors import DataError
 from tertulia.corpus.mining.columns import Ints, to_arrow
+
+_BUFFER = 1 << 20
+"""Bytes that are written at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,7 @@ def write_segments(folder: Folder, name: str, blocks: Sequence[SortedBlock], *, 
     head = schema.serialize().size  # an Arrow stream begins with its schema, as soon as there is a batch
     offsets = [head]
     with folder.write(name) as file:
-        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, schema, options=options) as out:
+        with open_buffered(file, _BUFFER) as sink, pa.ipc.new_stream(sink, schema, options=options) as out:
             for number in range(len(blocks[0].edges) - 1):
                 pieces = [
                     batch.slice(edges[number], edges[number + 1] - edges[number])
@@ -62,6 +67,12 @@ def write_segments(folder: Folder, name: str, blocks: Sequence[SortedBlock], *, 
                     out.write_batch(pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces))
                 offsets.append(max(head, sink.tell()))
         return SegmentFile(file.stat().st_size, offsets)
+
+
+def open_buffered(file: Path, size: int) -> Any:
+    """A file to write to in pieces of about `size` bytes: Arrow writes dozens of small ones for every segment and row
+    group, each of which would be a call of the system."""
+    return pa.output_stream(str(file), compression=None, buffer_size=size)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.compute as pc
 
 from tertulia.core.text import words
 from tertulia.corpus.mining.columns import (
@@ -23,7 +22,10 @@ from tertulia.corpus.mining.columns import (
     are_digits,
     are_letters,
     blocks,
+    replace_rows,
+    row_starts,
     runs_in_rows,
+    sparse_positions,
     strings_to_arrow,
     texts_of,
     to_arrow,
@@ -52,8 +54,8 @@ def word_hashes(array: StringArray, plain: Flags, rows: Ints) -> WordHashes:
 
 def _hash_block(array: StringArray, plain: Flags, rows: Ints) -> WordHashes:
     texts = texts_of(normalise(array.take(to_arrow(rows)), plain[rows]))
-    starts, ends, row_indices = word_runs(texts)
-    return WordHashes(hash_words(to_lower_case(texts.data), starts, ends), rows[row_indices])
+    runs = word_runs(texts)
+    return WordHashes(hash_words(to_lower_case(texts.data), runs.starts, runs.ends), rows.take(runs.rows))
 
 
 def normalise(array: StringArray, plain: Flags) -> StringArray:
@@ -73,7 +75,7 @@ def normalise(array: StringArray, plain: Flags) -> StringArray:
     signs[(signs >= 128) & ~((kinds == _LETTER) | ((kinds == _MARK) & on_letter))] = ord(" ")
     joined = signs.tobytes().decode("utf-32-le")
     normalised = [joined[a:b] for a, b in pairwise(ends.tolist())]
-    return pc.replace_with_mask(array, to_arrow(~plain), strings_to_arrow(normalised))
+    return replace_rows(array, odd, strings_to_arrow(normalised))
 
 
 def _kinds_of(signs: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
@@ -91,11 +93,10 @@ def word_runs(texts: Texts) -> Runs:
     """The words of rows that are ASCII or normalised."""
     data = texts.data
     inside = are_letters(data) | are_digits(data) | (data >= 128)
-    joints = np.flatnonzero((data == ord("'")) | (data == ord("-")))
+    joints = sparse_positions((data == ord("'")) | (data == ord("-")))
     joints = joints[(joints > 0) & (joints < len(inside) - 1)]
-    row_end = np.zeros(len(inside) + 1, np.bool_)
-    row_end[texts.offsets] = True
-    within_row = ~row_end[joints] & ~row_end[joints + 1]
+    is_start = row_starts(texts)
+    within_row = ~is_start[joints] & ~is_start[joints + 1]
     # An apostrophe or hyphen joins two word bytes of the same row.
     inside[joints[inside[joints - 1] & inside[joints + 1] & within_row]] = True
     return runs_in_rows(inside, texts.offsets)
@@ -139,27 +140,27 @@ def _overlaps(ngrams: WordHashes, parent: Ints, selected: Flags, share: float) -
     salt = mix(np.arange(1, len(parent) + 2, dtype=np.uint64))
     is_parent = np.zeros(len(parent) + 1, np.bool_)
     is_parent[parent[selected]] = True
-    above = is_parent[ngrams.rows]
-    in_parents = ngrams.hashes[above] ^ salt[ngrams.rows[above]]
-    of_selected = selected[ngrams.rows]
+    above = is_parent.take(ngrams.rows)
+    in_parents = ngrams.hashes[above] ^ salt.take(ngrams.rows[above])
+    of_selected = selected.take(ngrams.rows)
     rows = ngrams.rows[of_selected]
-    own = ngrams.hashes[of_selected] ^ salt[parent[rows]]
+    own = ngrams.hashes[of_selected] ^ salt[parent].take(rows)
     # The bitmap alone, which never says no to one that occurs, rules out nearly all rows; the rest is looked up.
     may_occur = may_be_among(own, in_parents)
-    possible = _has_share(rows, may_occur, len(parent), share)
+    total = np.bincount(rows, minlength=len(parent))
+    possible = _has_share(rows[may_occur], total, share)
     if not possible.any():
         return possible
-    remaining = may_occur & possible[rows]
-    occurs = np.zeros(len(own), np.bool_)
-    looked_up = own[remaining]
-    occurs[remaining] = is_in_sorted(looked_up, np.sort(in_parents[may_be_among(in_parents, looked_up)]))
-    return possible & _has_share(rows, occurs, len(parent), share)
+    remaining = np.flatnonzero(may_occur & possible.take(rows))
+    looked_up = own.take(remaining)
+    occurs = is_in_sorted(looked_up, np.sort(in_parents[may_be_among(in_parents, looked_up)]))
+    return possible & _has_share(rows[remaining[occurs]], total, share)
 
 
-def _has_share(rows: Ints, flags: Flags, size: int, share: float) -> Flags:
-    """The rows with more than this share of flags among their entries."""
-    flagged, total = np.bincount(rows[flags], minlength=size), np.bincount(rows, minlength=size)
-    return np.asarray(np.divide(flagged, total, out=np.zeros(size), where=total > 0) > share)
+def _has_share(rows: Ints, total: Ints, share: float) -> Flags:
+    """The rows that occur more often than this share of their total."""
+    counts = np.bincount(rows, minlength=len(total))
+    return np.asarray(np.divide(counts, total, out=np.zeros(len(total)), where=total > 0) > share)
 
 
 class UnsafePhrases:
