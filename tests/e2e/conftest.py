@@ -78,7 +78,8 @@ class Parrot:
                 Candidate("Pretty bird!", 0.7, dropped="repeats an earlier reply"),
                 Candidate("Hello.", 0.4, source="thread 7"),
             )
-            yield Piece(i, reply=Reply(text, source, score=0.9, candidates=candidates, seconds=0.25, finish=finish))
+            reply = Reply(text, source, score=0.9, candidates=candidates, seconds=0.25, finish=finish, redraws=3)
+            yield Piece(i, reply=reply)
 
 
 class ChatServer:

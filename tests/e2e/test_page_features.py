@@ -316,7 +316,7 @@ def test_a_reply_is_explained(server: Any, visit: Any, device: dict[str, Any]) -
     expect(candidates.nth(0)).to_contain_text(re.compile("You said: hello.*0.9.*used", re.DOTALL))
     expect(candidates.nth(1)).to_contain_text("dropped: repeats an earlier reply")
     expect(candidates.nth(2)).to_contain_text("scored lower")
-    for words in ("Seed", "feathers", "green", "0.250 s", "from thread 7"):
+    for words in ("Seed", "feathers", "green", "0.250 s", "from thread 7", "Redraws3"):
         expect(panel).to_contain_text(words)
     expect(button(page, "Close the explanation")).to_be_focused()
     page.keyboard.press("Escape")

@@ -34,7 +34,7 @@ class Echo:
 
     def _reply(self, ask: Ask) -> Reply:
         source = Provenance(self.spec, settings={"loud": False}, seed=ask.seed)
-        return Reply(ask.last, source, score=0.5, candidates=(Candidate(ask.last, 0.5),), seconds=0.001)
+        return Reply(ask.last, source, score=0.5, candidates=(Candidate(ask.last, 0.5),), seconds=0.001, redraws=2)
 
 
 class Inspect:

@@ -426,6 +426,7 @@ def test_a_reply_is_explained_only_where_the_server_says_so(page: Any, serve: An
         assert why["candidates"] == [{"text": "hi", "score": 0.5, "dropped": None, "source": None}]
         assert (why["settings"], why["seed"], why["seconds"]) == ({"loud": False}, why["seed"], 0.001)
         assert isinstance(why["seed"], int)
+        assert why["redraws"] == 2
         assert "spec" not in why
         assert explained.http.get(f"{path}/{exchange['user']['id']}/why").status_code == 404
         assert visitor(url).http.get(f"{path}/{exchange['bot']['id']}/why").status_code == 404

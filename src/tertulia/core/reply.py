@@ -122,6 +122,9 @@ class Reply:
     logprobs: tuple[TokenLogprob, ...] | None = None
     """The tokens of the text, with the end token if the reply has one: joined, they are the text. None unless the ask
     wants them (`Ask.top_logprobs`) and the bot knows them; a fallback text has none."""
+    redraws: int = 0
+    """How often more candidates were drawn, or looked for further down the pool, because filters found none of those
+    before good enough."""
     evidence: tuple[Passage, ...] = ()
     """The passages that were retrieved for it, best first; those of the ask's dialogue are not repeated here."""
 

@@ -31,6 +31,7 @@ _ASCII_WORD = re.compile(r"[a-z0-9]++(?:['\-][a-z0-9]++)*+")
 _STRAY_JOINER = re.compile(r"['\-](?:(?<![a-z0-9].)|(?![a-z0-9]))")
 _ASCII_PLAIN = {c: chr(c).lower() if chr(c).isalnum() or chr(c) in "'-" else " " for c in range(128)}
 _ASCII_PLAIN_TEXTS = _ASCII_PLAIN | {0: "\0"}
+_ASCII_PLAIN_BYTES = "".join(_ASCII_PLAIN.values()).encode().ljust(256)
 _TOGETHER = 256
 """How many texts are translated in one go."""
 _TOKEN = re.compile(rf"{_WORD.pattern}|[^\w\s]|_")
@@ -105,7 +106,7 @@ def words(text: str) -> list[str]:
     ["don't", 'panic', "it's", '4', "o'clock", 'well-known', 'josé']
     """
     if text.isascii():
-        plain = text.translate(_ASCII_PLAIN)
+        plain = text.encode().translate(_ASCII_PLAIN_BYTES).decode()  # with a dictionary it takes five times as long
         return _ASCII_WORD.findall(plain) if "'" in plain or "-" in plain else plain.split()
     return [w.replace("’", "'") for w in _WORD.findall(text.lower())]
 

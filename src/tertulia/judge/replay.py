@@ -271,6 +271,7 @@ def _turn(speaker: str, reply: Reply) -> Turn:
     candidates = [asdict(candidate) for candidate in reply.candidates[:CANDIDATES]]
     meta: dict[str, Json] = {"provenance": asdict(reply.provenance), "score": reply.score, "candidates": candidates}
     meta |= {"note": reply.note} if reply.note else {}
+    meta |= {"redraws": reply.redraws} if reply.redraws else {}
     return Turn(speaker, reply.text, meta=meta)
 
 

@@ -169,16 +169,19 @@ class ConversationStore(ConversationReader):
     ) -> _Adding:
         check_text(text, "message")
 
-        def add(connection: Connection, row: HeadRow, current: Sequence[StoredTurn]) -> _Added:
+        def add(connection: Connection, row: HeadRow, head: Conversation, current: Sequence[StoredTurn]) -> _Added:
             now, position = datetime.now(UTC), row.next_position
             user = StoredTurn(new_id(), id, position, "user", text, now, "done")
-            reply = StoredTurn(new_id(), id, position + 1, "bot", "", now, "pending", bot or row.bot)
-            exchange = StoredExchange(user, reply, True, sql.head_record(row), tuple(current))
+            # What the reply consists of, whether pending or ended: `replace` would take longer than the rest of this.
+            ids, who = (new_id(), id, position + 1, "bot"), bot or row.bot
+            reply = StoredTurn(*ids, "", now, "pending", who)
+            exchange = StoredExchange(user, reply, True, head, tuple(current))
             settled: tuple[StoredTurn, ...] = (*current, user)
             if answer is not None and (end := answer(exchange)) is not None:
-                reply = replace(reply, **checked_end(end)._asdict())
-                exchange = replace(exchange, bot=reply)
-                settled = (*settled, replace(reply, reply=None))
+                ended, status, record, error = checked_end(end)
+                reply = StoredTurn(*ids, ended, now, status, who, record, error=error)
+                exchange = StoredExchange(user, reply, True, head, exchange.context)
+                settled = (*settled, StoredTurn(*ids, ended, now, status, who, error=error))
             sql.ADD_TURNS.run(connection, turn_row(user, key=key), turn_row(reply, server=self._leases.server))
             changes = {"title": row.title or title_from(text), "turn_count": row.turn_count + 2}
             sql.TOUCH_SAID.run(
@@ -229,7 +232,9 @@ class ConversationStore(ConversationReader):
     ) -> StoredExchange:
         """Replace the bot's last turn by a new pending one; the old turn stays in the history."""
 
-        def replace_last(connection: Connection, row: HeadRow, current: Sequence[StoredTurn]) -> _Added:
+        def replace_last(
+            connection: Connection, row: HeadRow, head: Conversation, current: Sequence[StoredTurn]
+        ) -> _Added:
             if not current or current[-1].speaker != "bot":
                 raise TertuliaError("There is no reply to regenerate.", hint="The last turn must be the bot's.")
             *context, user, old = current
@@ -240,7 +245,7 @@ class ConversationStore(ConversationReader):
             connection.execute(sql.REPLACE, {"turn": old.id})
             sql.ADD_TURNS.run(connection, turn_row(new, key=key, server=self._leases.server))
             touch(connection, id, revision=row.revision + 1)
-            exchange = StoredExchange(user, new, True, sql.head_record(row), tuple(context))
+            exchange = StoredExchange(user, new, True, head, tuple(context))
             return _Added(exchange, Version(row.created, row.revision + 1), current[:-1])
 
         return self._keep(self._database.write(self._adding(id, owner, key, bot, admit, replace_last)))
@@ -263,7 +268,9 @@ class ConversationStore(ConversationReader):
         check_text(text, "message")
         check_id(turn, "message")
 
-        def replace_version(connection: Connection, row: HeadRow, current: Sequence[StoredTurn]) -> _Added:
+        def replace_version(
+            connection: Connection, row: HeadRow, head: Conversation, current: Sequence[StoredTurn]
+        ) -> _Added:
             old = next((each for each in current if each.id == turn and each.speaker == "user"), None)
             if old is None:
                 raise NotFound("message")
@@ -275,7 +282,7 @@ class ConversationStore(ConversationReader):
             sql.ADD_TURNS.run(connection, turn_row(user, key=key), turn_row(reply, server=self._leases.server))
             count = row.turn_count - removed + 2
             touch(connection, id, next_position=position + 2, revision=revision, turn_count=count)
-            exchange = StoredExchange(user, reply, True, sql.head_record(row), context)
+            exchange = StoredExchange(user, reply, True, head, context)
             return _Added(exchange, Version(row.created, revision), (*context, user))
 
         return self._keep(self._database.write(self._adding(id, owner, key, bot, admit, replace_version)))
@@ -384,7 +391,7 @@ class ConversationStore(ConversationReader):
         key: str,
         bot: str | None,
         admit: Admit | None,
-        add: Callable[[Connection, HeadRow, Sequence[StoredTurn]], _Added],
+        add: Callable[[Connection, HeadRow, Conversation, Sequence[StoredTurn]], _Added],
     ) -> _Adding:
         """A unit of work that adds turns to a conversation, unless a request with this key has done so before."""
         check_names(owner=owner, key=key, bot=bot)
@@ -392,14 +399,13 @@ class ConversationStore(ConversationReader):
 
         def run(connection: Connection) -> _Added:
             row = owned_row(connection, id, owner, lock=True)
-            version = Version(row.created, row.revision)
+            head, version = sql.head_record(row), Version(row.created, row.revision)
             current, keyed = _current_and_keyed(connection, id, key, self._contexts.get(id, version))
             if keyed is not None:
-                head = sql.head_record(row)
                 return _Added(_earlier_exchange(connection, head, keyed, current), version, current)
             if admit is not None:
-                admit(sql.head_record(row))
-            return add(connection, row, current)
+                admit(head)
+            return add(connection, row, head, current)
 
         return run
 

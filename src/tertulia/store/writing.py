@@ -18,6 +18,8 @@ from tertulia.store.records import Conversation, FinalStatus, NotFound, StoredTu
 from tertulia.store.statements import turn_record
 from tertulia.store.validation import check_id, check_names, check_text, json_value
 
+_FINAL = get_args(FinalStatus)
+
 
 def creating(
     owner: str,
@@ -73,8 +75,8 @@ def finishing(
 
 def checked_end(end: TurnEnd) -> TurnEnd:
     """The end of a turn as it can be stored; raises if it cannot."""
-    if end.status not in get_args(FinalStatus):
-        allowed = " or ".join(get_args(FinalStatus))
+    if end.status not in _FINAL:
+        allowed = " or ".join(_FINAL)
         raise UsageError(f"A turn cannot end as {end.status!r}.", hint=f"Its final status is {allowed}.")
     check_text(end.text, "reply")
     check_text(end.error or "", "error")

@@ -18,7 +18,7 @@ from tertulia.talk.evidence import passages_of
 BOT, USER = "bot", "user"
 TURN_CHARACTERS = 300
 """Roughly what a turn takes in addition to its text."""
-_AS_IS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+_STRICT = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 _UNCLEAN = re.compile(rb'[^\x20-\x7e]|\\[^"\\nt]')
 """What JSON may contain whose texts `clean` would change: other than ASCII, and escaped control characters."""
 
@@ -81,10 +81,12 @@ def _readable(turns: Sequence[StoredTurn]) -> tuple[Turn, ...]:
 
 
 def reply_record(reply: Reply, ask: Ask | None = None) -> dict[str, Any]:
-    """All that a bot reports about its reply, as JSON values; with its ask, also the evidence that it was given."""
+    """All that a bot reports about its reply, in values that JSON knows; with its ask, also the evidence that it was
+    given. A tuple may stay one, and a score that is no number: a store makes JSON of them when it encodes the record.
+    """
     source, usage = reply.provenance, reply.usage
     passages = reply.evidence if ask is None else passages_of(ask, reply)
-    record = {
+    record: dict[str, Any] = {
         "provenance": {
             "bot": source.bot,
             "checkpoint": source.checkpoint,
@@ -100,22 +102,22 @@ def reply_record(reply: Reply, ask: Ask | None = None) -> dict[str, Any]:
         "finish": reply.finish,
         "usage": {"prompt": usage.prompt, "completion": usage.completion} if usage else None,
         "note": reply.note,
+        "redraws": reply.redraws,
     }
     if passages:
         record["evidence"] = [{"text": p.text, "source": p.source, "score": p.score} for p in passages]
     try:
-        text = orjson.dumps(record, option=_AS_IS)
+        is_clean = not _UNCLEAN.search(orjson.dumps(record, option=_STRICT))  # takes a tenth of walking through it
     except TypeError:  # something that only we can convert
-        return {name: _json_value(value) for name, value in record.items()}
-    if _UNCLEAN.search(text):
-        return {name: _json_value(value) for name, value in record.items()}
-    plain: dict[str, Any] = orjson.loads(text)  # there and back takes a tenth of the time of walking through it
-    return plain
+        is_clean = False
+    return record if is_clean else {name: _json_value(value) for name, value in record.items()}
 
 
 def _json_value(value: Any) -> Any:
     """The value as JSON that every database accepts: a bot's unusual settings or scores must not lose its reply."""
     match value:
+        case np.generic() | np.ndarray():  # first: some of these are Python's floats, too
+            return _json_value(value.tolist())
         case str():
             return clean(value)
         case None | bool() | int() | float():
@@ -124,6 +126,4 @@ def _json_value(value: Any) -> Any:
             return [_json_value(item) for item in value]
         case dict() | Mapping():
             return {clean(str(key)): _json_value(item) for key, item in value.items()}
-        case np.generic() | np.ndarray():
-            return _json_value(value.tolist())
     return clean(str(value))

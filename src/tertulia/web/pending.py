@@ -16,12 +16,13 @@ class PendingReply:
 
     __slots__ = ("_waiters", "error", "final", "generated", "job", "owner", "pieces", "stop_reason", "turn")
 
-    def __init__(self, turn: StoredTurn, owner: str) -> None:
+    def __init__(self, turn: StoredTurn, owner: str, *, is_new: bool = False) -> None:
+        """Of a turn that is new, nobody has seen a piece yet, even if it has a text."""
         self.turn = turn
         self.owner = owner
         self.job: Job | None = None
         """None for a reply that another server generates, and for one that has ended."""
-        self.generated: list[str] = [turn.text] if turn.text else []
+        self.generated: list[str] = [turn.text] if turn.text and not is_new else []
         self.pieces: list[str] = list(self.generated)
         """What clients may see: the pieces that have been saved, so that no crash takes back what somebody has read."""
         self.stop_reason: str | None = None

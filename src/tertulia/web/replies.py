@@ -14,7 +14,6 @@ import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -145,7 +144,7 @@ class ReplyService:
         if not exchange.is_new:
             return await self._attach_to(exchange.bot, owner)
         if exchange.bot.status != "pending":  # stored together with the message
-            ended = PendingReply(replace(exchange.bot, text=""), owner)  # nobody has seen a piece of it
+            ended = PendingReply(exchange.bot, owner, is_new=True)
             ended.finish(exchange.bot)
             return ended
         pending = self._pending[exchange.bot.id] = PendingReply(exchange.bot, owner)

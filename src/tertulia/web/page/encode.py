@@ -124,6 +124,7 @@ def explanation_out(turn: StoredTurn) -> dict[str, Any]:
         "finish": record.get("finish"),
         "usage": record.get("usage"),
         "note": record.get("note"),
+        "redraws": record.get("redraws") or 0,
     }
 
 

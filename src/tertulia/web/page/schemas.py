@@ -227,6 +227,7 @@ class ExplanationOut(BaseModel):
     finish: str | None
     usage: dict[str, int] | None
     note: str | None
+    redraws: int
 
 
 class PassageOut(BaseModel):

@@ -13,7 +13,7 @@
  * @typedef {{bot: string | null, text: string, attempt: number, score: number | null, candidates: Candidate[],
  *   settings: Record<string, unknown>, seed: number | null, checkpoint: string | null, version: string | null,
  *   seconds: number | null, finish: string | null, usage: {prompt: number, completion: number} | null,
- *   note: string | null}} Explanation
+ *   note: string | null, redraws: number}} Explanation
  * @typedef {{text: string, source: string, score: number | null}} Passage
  * @typedef {{text: string, label: string, summary: string, supported: boolean,
  *   parts: {text: string, unsupported: boolean}[]}} Sentence

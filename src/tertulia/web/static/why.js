@@ -57,6 +57,7 @@ function content(why) {
       Time: seconds,
       Finish: why.finish,
       Tokens: usage,
+      Redraws: why.redraws || null,
       Seed: why.seed,
       Checkpoint: why.checkpoint,
       Version: why.version,
