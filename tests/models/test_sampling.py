@@ -145,6 +145,7 @@ def test_noise_is_uniform_and_differs_between_rows_and_steps() -> None:
 def test_keys_depend_on_seed_sample_and_salt_alone() -> None:
     assert row_keys([5, 6], 3)[3:].tolist() == row_keys([6], 3).tolist()
     assert row_keys([5], 3)[:2].tolist() == row_keys([5], 2).tolist()
+    assert row_keys([5], 5)[2:].tolist() == row_keys([5], 3, first=2).tolist()
     assert not set(row_keys([5], 3).tolist()) & set(row_keys([5], 3, salt=1).tolist())
 
 

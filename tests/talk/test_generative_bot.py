@@ -206,6 +206,72 @@ def test_the_fallback_is_used_where_no_candidate_is_safe(model: Table, tmp_path:
     assert all(c.dropped for c in reply.candidates)
 
 
+DRAWN_AGAIN = GenerativeOptions(samples=2, max_tokens=99, filters="too-long:max_words=2", redraws=3)
+
+
+def test_samples_are_drawn_again_if_all_are_rejected(model: Table) -> None:
+    asks = [ask("hello .", seed=seed) for seed in range(30)]
+    replies = GenerativeBot(model, DRAWN_AGAIN).reply(asks)
+    assert {reply.redraws for reply in replies} > {0, 3}
+    assert model.batches == [sum(reply.redraws >= n for reply in replies) for n in range(4)]
+    for one, reply in zip(asks, replies, strict=True):
+        assert reply.note is None or reply.redraws == 3
+        # Together, the samples are those that would have been drawn at once: the last ones made the difference.
+        samples = [2 * (reply.redraws + 1), 2 * reply.redraws]
+        at_once, before = (
+            GenerativeBot(model, DRAWN_AGAIN.model_copy(update={"samples": n, "redraws": 0})).reply([one])[0]
+            for n in (samples if reply.redraws else samples[:1] * 2)
+        )
+        assert (reply.text, reply.score) == (at_once.text, pytest.approx(at_once.score))
+        assert [c.text for c in reply.candidates] == [c.text for c in at_once.candidates]
+        assert before.note is not None or not reply.redraws
+
+
+def test_redraws_depend_on_the_ask_alone_and_work_in_a_running_batch(model: Table) -> None:
+    bot = GenerativeBot(model, DRAWN_AGAIN)
+    asks = [ask("hello .", seed=seed) for seed in range(12)]
+    together = bot.reply(asks)
+    assert comparable([bot.reply([one])[0] for one in asks]) == comparable(together)
+    streamed = [reply for _, reply in joined(list(bot.stream(asks, alive=lambda _: True)), len(asks))]
+    assert comparable(streamed) == comparable(together)
+    assert len({reply.redraws for reply in streamed}) > 1
+    again = bot.reply([replace(one, attempt=2) for one in asks])
+    assert [reply.redraws for reply in again] == [reply.redraws for reply in together]
+
+
+def test_nothing_is_drawn_again_where_that_cannot_help(model: Table) -> None:
+    for options in (
+        {"method": "greedy"},
+        {"method": "beam"},
+        {"temperature": 0.0},
+        {"filters": "none"},
+        {"max_tokens": 3, "min_tokens": 3},  # all are cut off
+        {"redraws": 0},
+    ):
+        impatient = GenerativeBot(model, GenerativeOptions.model_validate(DRAWN_AGAIN.model_dump() | options))
+        replies = impatient.reply([ask("hello .", seed=seed) for seed in range(5)])
+        assert {reply.redraws for reply in replies} == {0}, options
+    (reply,) = GenerativeBot(model, DRAWN_AGAIN.model_copy(update={"redraws": 0})).reply([ask("hello .", redraws=3)])
+    assert reply.redraws == 0  # not for whoever asks
+    assert reply.provenance.settings["redraws"] == 0
+
+
+def test_a_reply_can_be_cancelled_while_more_is_drawn(model: Table) -> None:
+    bot = GenerativeBot(model, DRAWN_AGAIN)
+    seed = next(s for s in range(50) if bot.reply([ask("hello .", seed=s)])[0].redraws == 3)
+    session = bot.open_session()
+    session.add(0, ask("hello .", seed=seed))
+    before = len(model.batches)
+    while len(model.batches) < before + 2:  # the second round has begun
+        assert session.step() == []
+    session.cancel(0)
+    (last,) = session.step()
+    assert last.reply is not None
+    assert (last.text, last.reply.text, last.reply.finish) == ("", "", "cancelled")
+    assert session.step() == []
+    session.add(0, ask("hello .", seed=seed))  # there is nothing left of it
+
+
 def test_the_candidates_are_limited_and_include_the_reply(model: Table) -> None:
     bot = GenerativeBot(model, GenerativeOptions(max_tokens=12, candidates=2, samples=100, top_k=0))
     for attempt in (1, 9):

@@ -12,7 +12,7 @@ transformers = pytest.importorskip("transformers")
 from tertulia.core.dialogue import Dialogue, Persona, Turn  # noqa: E402
 from tertulia.core.errors import BotError, ConfigError, TertuliaError  # noqa: E402
 from tertulia.core.reply import Ask, Provenance, Reply  # noqa: E402
-from tertulia.models.decoding import Generation  # noqa: E402
+from tertulia.models.decoding import DecodingConfig, Generation  # noqa: E402
 from tertulia.models.hf.chat_model import ChatModel  # noqa: E402
 from tertulia.models.hf.generator import Prompt  # noqa: E402
 from tertulia.models.tokenizer import WordTokenizer  # noqa: E402
@@ -20,7 +20,7 @@ from tertulia.talk.bot import RankingBot  # noqa: E402
 from tertulia.talk.bots.huggingface import HuggingFaceBot, HuggingFaceOptions, fit_prompt  # noqa: E402
 from tertulia.talk.bots.smollm2 import SmolLM2Options  # noqa: E402
 from tertulia.talk.filters.base import ALL, make_filters  # noqa: E402
-from tertulia.talk.generation import CUT, FilterPolicy, GenerationRequest, choose_reply  # noqa: E402
+from tertulia.talk.generation import CUT, DrawnCandidates, FilterPolicy, GenerationRequest  # noqa: E402
 from tertulia.talk.spec import make_bot  # noqa: E402
 
 
@@ -165,7 +165,9 @@ def test_the_fallback_is_used_where_no_candidate_is_safe() -> None:
     request = GenerationRequest(ask("hi"), Prompt((), (), tokens=(1, 2, 3)), 3, Provenance("hf:x"))
     generation = Generation((7, 8, 9), "I will kill you", logprob=-4.0, count=4, score=-1.0, finished=True)
     policy = FilterPolicy(make_filters("safety"), "Well.", 5)
-    reply = choose_reply(request, [generation], policy, 0.1, WordTokenizer(["well"]))
+    drawn = DrawnCandidates(request, DecodingConfig(), policy)
+    drawn.add([generation])
+    reply = drawn.choose_reply(0.1, WordTokenizer(["well"]))
     assert (reply.text, reply.note) == ("Well.", "no candidate could be used: used the fallback text")
     assert [c.dropped for c in reply.candidates] == ["unsafe: threat"]
 

@@ -79,7 +79,8 @@ class CountingBot:
             Candidate(text, 0.5, None, "t2"),
             Candidate("meh", 0.25),
         )
-        return Reply(text, Provenance(self.spec, "abc", {"k": 3}, ask.seed), candidates=candidates, note="a fine day")
+        provenance = Provenance(self.spec, "abc", {"k": 3}, ask.seed)
+        return Reply(text, provenance, candidates=candidates, note="a fine day", redraws=ask.seed and 2)
 
 
 class StreamBot:
@@ -283,12 +284,13 @@ def test_why_shows_candidates_and_details() -> None:
     ]
     facts = dict(details)
     assert (facts["bot"], facts["checkpoint"], facts["settings"], facts["seed"]) == ("counting", "abc", "k = 3", "7")
-    assert facts["time"] == "0.00 s"
+    assert (facts["time"], facts["redraws"]) == ("0.00 s", "2")
 
 
 def test_why_describes_the_current_last_reply() -> None:
     _, screen = run_chat("one", "two", "/undo", "/why", bot=CountingBot())
     assert dict(screen.last("table"))["seed"] == "0"
+    assert "redraws" not in dict(screen.last("table"))
 
 
 def test_history_shows_all_turns() -> None:

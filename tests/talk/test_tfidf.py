@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from tertulia.core.errors import ConfigError, DamagedLine, DataError
 from tertulia.core.reply import Ask, Reply
 from tertulia.corpus.load import save_dialogues
 from tertulia.talk.bot import RankingBot
-from tertulia.talk.bots.tfidf import TfidfBot, TfidfOptions
+from tertulia.talk.bots.tfidf import TfidfBot, TfidfOptions, _best_first
 from tertulia.talk.repetition import SaidTexts
 from tertulia.talk.spec import make_bot
 from tertulia.talk.tfidf_index import TfidfIndex
@@ -109,6 +110,45 @@ def test_ties_are_broken_by_the_seed_and_not_by_the_order_of_the_data(bot: Tfidf
     texts = [reply_to(bot, ask("shall we have tea", seed=s)).text for s in range(60)]
     assert set(texts) == {"with milk please", "rather some coffee"}
     assert 10 < texts.count("with milk please") < 50
+
+
+@pytest.mark.parametrize("size", [0, 1, 90, 400, 9000])
+@pytest.mark.parametrize("values", [4, 200, 1 << 50])
+def test_the_best_come_first_and_ties_in_the_order_of_the_numbers_of_the_seed(size: int, values: int) -> None:
+    data = np.random.default_rng(size + values)
+    scores = np.maximum(data.integers(-values, values, size) / values, 0.0)
+    parts = [(list(part.rows), part.is_first) for part in _best_first(scores, 7, np.zeros(0, np.int64))]
+    assert [is_first for _, is_first in parts] == [True] + [False] * (len(parts) - 1)
+    assert sorted(row for rows, _ in parts for row, _ in rows) == np.flatnonzero(scores).tolist(), "each one once"
+    numbers, bound = np.random.default_rng(7), np.inf
+    for rows, _ in parts:
+        indices = sorted(row for row, _ in rows)
+        number_of = dict(zip(indices, numbers.random(len(indices)).tolist(), strict=True))
+        by_hand = sorted(((row, scores[row]) for row in indices), key=lambda pair: (-pair[1], number_of[pair[0]]))
+        assert rows == by_hand
+        assert all(score < bound for _, score in rows), "those as good as the last one are in the same part"
+        bound = min((score for _, score in rows), default=0.0)
+
+
+def test_without_ties_no_random_numbers_are_drawn(bot: TfidfBot, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    generator = np.random.default_rng
+
+    def counted(seed: int) -> np.random.Generator:
+        calls.append(seed)
+        return generator(seed)
+
+    monkeypatch.setattr(np.random, "default_rng", counted)
+    reply_to(bot, ask("do you like the sea", seed=3))
+    assert calls == []
+    reply_to(bot, ask("shall we have tea", seed=4))
+    assert calls == [4]
+
+
+def test_what_a_caller_does_to_the_settings_of_a_reply_stays_with_that_reply(bot: TfidfBot) -> None:
+    settings: Any = reply_to(bot, ask("do you like the sea")).provenance.settings
+    settings["candidates"] = 99
+    assert reply_to(bot, ask("do you like the sea")).provenance.settings == TfidfOptions().model_dump()
 
 
 def test_unknown_words_give_a_random_reply_and_a_note(bot: TfidfBot) -> None:

@@ -14,7 +14,8 @@ not depend on the rest of its batch.
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, cast
+from functools import partial
+from typing import Literal, cast
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ from torch.nn.functional import pad
 
 from tertulia.core.config import Config
 from tertulia.models.beam import Hypothesis, beam_steps, normalised
-from tertulia.models.generated import Generation, rank
+from tertulia.models.generated import Generation, StepResult, rank
 from tertulia.models.generator import (
     DialogueView,
     Generator,
@@ -92,6 +93,11 @@ class DecodingConfig(Config):
         return self.samples if self.method == "sample-and-rank" else 1
 
     @property
+    def is_random(self) -> bool:
+        """Whether drawing once more gives something else."""
+        return self.method in ("sample", "sample-and-rank") and self.temperature > 0
+
+    @property
     def rows(self) -> int:
         """How many rows of a batch one dialogue takes."""
         return self.beams if self.method == "beam" else self.draws
@@ -110,20 +116,6 @@ PRESETS = {
 """The two settings of the Meena paper."""
 
 
-class StepResult(NamedTuple):
-    """What one step of a session brought for one turn."""
-
-    handle: int
-    tokens: tuple[int, ...] = ()
-    """The next token of each sample that had not ended; none for beam search, which may still change its mind."""
-    generations: list[Generation] | None = None
-    """Once the last sample has ended: the candidates, best first."""
-    logprobs: tuple[float, ...] = ()
-    """Of each of the tokens, under the unmodified distribution."""
-    top: tuple[TopTokens, ...] = ()
-    """The most probable tokens at each sample's position, if they were asked for."""
-
-
 def decode(
     model: Generator,
     views: Sequence[DialogueView],
@@ -133,11 +125,13 @@ def decode(
     alive: Callable[[int], bool] = lambda _: True,
     prompt_tokens: Sequence[int] | None = None,
     top_logprobs: Sequence[int] | None = None,
+    first_sample: int = 0,
     compact_share: float = COMPACT_SHARE,
 ) -> list[list[Generation]]:
     """Candidates for the next turn of each dialogue, best first; none for a dialogue that is no longer `alive`.
     They carry as many of the most probable tokens of each position as `top_logprobs` says for their dialogue.
-    An engine with limits needs to know how many `prompt_tokens` each dialogue has.
+    An engine with limits needs to know how many `prompt_tokens` each dialogue has. With `first_sample`, the samples are
+    those that come after so many of the same seed.
 
     The same dialogue, config and seed give the same turns, whatever else is in the batch.
     """
@@ -148,10 +142,8 @@ def decode(
     generations: dict[int, list[Generation]] = {}
     for start in range(0, len(views), size):
         session = DecodingSession(model, compact_share=compact_share)
-        batch = range(len(views))[start : start + size]
-        running = {
-            session.add(views[i], config, seeds[i], prompt_tokens=prompts[i], top_logprobs=top[i]): i for i in batch
-        }
+        batch, add = range(len(views))[start : start + size], partial(session.add, first_sample=first_sample)
+        running = {add(views[i], config, seeds[i], prompt_tokens=prompts[i], top_logprobs=top[i]): i for i in batch}
         while running:
             for progress in session.step():
                 if progress.generations is not None:
@@ -195,13 +187,21 @@ class DecodingSession:
         self._next_handle = 0
 
     def add(
-        self, view: DialogueView, config: DecodingConfig, seed: int, *, prompt_tokens: int = 0, top_logprobs: int = 0
+        self,
+        view: DialogueView,
+        config: DecodingConfig,
+        seed: int,
+        *,
+        prompt_tokens: int = 0,
+        top_logprobs: int = 0,
+        first_sample: int = 0,
     ) -> int:
         """Decode the next turn of a dialogue from the next step on; returns the turn's handle."""
         check_limits(self.model, rows=config.rows, prompt_tokens=prompt_tokens, reply_tokens=config.max_tokens)
         handle = self._next_handle
         self._next_handle += 1
-        self._turns[handle] = turn = _Turn(handle, view, config, seed, prompt_tokens, top_logprobs)
+        keys = row_keys([seed], config.draws, config.seed, first=first_sample)
+        self._turns[handle] = turn = _Turn(handle, view, config, keys, prompt_tokens, top_logprobs)
         self._queue.append(turn)
         return handle
 
@@ -281,11 +281,11 @@ class _Turn:
     """A turn that is being decoded, with all its samples."""
 
     def __init__(
-        self, handle: int, view: DialogueView, config: DecodingConfig, seed: int, prompt_tokens: int, top_logprobs: int
+        self, handle: int, view: DialogueView, config: DecodingConfig, keys: Keys, prompt_tokens: int, top_logprobs: int
     ) -> None:
         self.handle, self.view, self.config, self.prompt_tokens = handle, view, config, prompt_tokens
         self.top_logprobs = top_logprobs
-        self.keys = row_keys([seed], config.draws, config.seed)  # (samples,)
+        self.keys = keys  # (samples,)
         self.samples = [_Sample() for _ in self.keys]
         self.count = 0
         """Tokens of each sample that has not ended."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from tertulia.models.sampling import TopTokens
 
@@ -27,6 +28,20 @@ class Generation:
     """Of each token, the end token included; their sum is `logprob`."""
     top: tuple[TopTokens, ...] = ()
     """The most probable tokens at each position, if they were asked for."""
+
+
+class StepResult(NamedTuple):
+    """What one step of a session brought for one turn."""
+
+    handle: int
+    tokens: tuple[int, ...] = ()
+    """The next token of each sample that had not ended; none for beam search, which may still change its mind."""
+    generations: list[Generation] | None = None
+    """Once the last sample has ended: the candidates, best first."""
+    logprobs: tuple[float, ...] = ()
+    """Of each of the tokens, under the unmodified distribution."""
+    top: tuple[TopTokens, ...] = ()
+    """The most probable tokens at each sample's position, if they were asked for."""
 
 
 def rank(generations: Sequence[Generation]) -> list[Generation]:

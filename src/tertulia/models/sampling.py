@@ -47,10 +47,13 @@ class DrawOptions(NamedTuple):
     forbidden: tuple[int, ...]
 
 
-def row_keys(seeds: Sequence[int], samples: int, salt: int = 0) -> Keys:
-    """One key for each sample of each seed, seed by seed (a, a, b, b): all randomness of a row comes from its key."""
+def row_keys(seeds: Sequence[int], samples: int, salt: int = 0, *, first: int = 0) -> Keys:
+    """One key for each sample of each seed, seed by seed (a, a, b, b): all randomness of a row comes from its key.
+
+    `first` is the number of the first sample: of a seed, the samples from 6 on are those that come after the first six.
+    """
     base = _mix(np.array([seed & _MASK for seed in seeds], dtype=np.uint64) + _mix(_as_key(salt)))
-    return _mix(base[:, None] + _ODD * np.arange(1, samples + 1, dtype=np.uint64)).reshape(-1)
+    return _mix(base[:, None] + _ODD * np.arange(first + 1, first + samples + 1, dtype=np.uint64)).reshape(-1)
 
 
 def uniforms(keys: Keys, step: int | NDArray[np.int64]) -> NDArray[np.float64]:

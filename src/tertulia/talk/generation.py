@@ -4,6 +4,10 @@ A bot turns each ask into a `GenerationRequest` and says how to decode it (`Deco
 (`FilterPolicy`). A batch of asks is replied to by `complete_replies`. In a `GenerationSession`, asks come and go:
 without filters, a single sample or a greedy reply is streamed; with filters a reply is complete before any of it is
 shown, as shown text cannot be taken back.
+
+If filters find no candidate good enough, as many are drawn again, up to `FilterPolicy.redraws` times: the samples that
+come next for the same seed. So the first ones are the same with and without redraws, and a reply is a function of its
+ask and seed in either way of replying.
 """
 
 import time
@@ -18,7 +22,7 @@ from tertulia.models.generator import DialogueView, Generator
 from tertulia.models.sampling import TopTokens
 from tertulia.models.token_logprobs import INCOMPLETE_CHARACTER, token_logprobs
 from tertulia.models.tokenizer import END, Tokenizer
-from tertulia.talk.filters.base import Choice, Filter, FilteredCandidate, apply_filters, choose
+from tertulia.talk.filters.base import Choice, Filter, FilteredCandidate, apply_filters, choose, suffices
 from tertulia.talk.logprobs import align
 from tertulia.talk.stop_sequences import CutText, StopSequences, cut_at_stop, stops_of
 
@@ -48,6 +52,8 @@ class FilterPolicy:
     """Said if every candidate is rejected for a serious reason."""
     max_candidates: int
     """How many candidates are listed with a reply."""
+    redraws: int = 0
+    """How often candidates are drawn again if filters find none good enough."""
 
 
 class PreparedAsk(NamedTuple):
@@ -75,56 +81,101 @@ def complete_replies(
 ) -> list[Reply]:
     """For each request the best candidate that no filter rejects."""
     start = time.perf_counter()
-    views, seeds = [request.view for request in requests], [_seed(request.ask, config) for request in requests]
-    generations = decode(
-        model,
-        views,
-        config,
-        seeds,
-        prompt_tokens=[request.prompt_tokens for request in requests],
-        top_logprobs=[request.ask.top_logprobs or 0 for request in requests],
-    )
+    drawn = [DrawnCandidates(request, config, policy) for request in requests]
+    waiting = drawn
+    while waiting:  # all have been drawn for equally often
+        generations = decode(
+            model,
+            [one.request.view for one in waiting],
+            config,
+            [_seed(one.request.ask, config) for one in waiting],
+            prompt_tokens=[one.request.prompt_tokens for one in waiting],
+            top_logprobs=[one.request.ask.top_logprobs or 0 for one in waiting],
+            first_sample=waiting[0].next_sample,
+        )
+        for one, new in zip(waiting, generations, strict=True):
+            one.add(new)
+        waiting = [one for one in waiting if one.wants_more]
     seconds = time.perf_counter() - start
-    return [
-        choose_reply(request, candidates, policy, seconds, model.tokenizer)
-        for request, candidates in zip(requests, generations, strict=True)
-    ]
+    return [one.choose_reply(seconds, model.tokenizer) for one in drawn]
 
 
-def choose_reply(
-    request: GenerationRequest,
-    generations: Sequence[Generation],
-    policy: FilterPolicy,
-    seconds: float,
-    tokenizer: Tokenizer,
-) -> Reply:
-    """The reply to one ask from what was generated for it, best first; nothing was generated for a cancelled one."""
-    ask = request.ask
-    if not generations:
-        return Reply("", request.provenance, seconds=seconds, finish="cancelled")
-    cuts = [cut_at_stop(generation.text, stops_of(ask), strip=True) for generation in generations]
-    ended = [generation.finished or cut.stopped for generation, cut in zip(generations, cuts, strict=True)]
-    candidates = [
-        Candidate(cut.text, generation.score, CUT if policy.filters and not complete else None)
-        for cut, generation, complete in zip(cuts, generations, ended, strict=True)
-    ]
-    filtered = apply_filters(policy.filters, ask, candidates)
-    choice = choose(filtered, fallback=policy.fallback, attempt=ask.attempt)
-    index = choice.candidate_index  # None for the fallback
-    logprobs = None
-    if index is not None and ask.top_logprobs is not None:
-        logprobs = _generation_logprobs(tokenizer, generations[index], cuts[index])
-    return Reply(
-        choice.text,
-        request.provenance,
-        choice.score,
-        _list_candidates(filtered, choice, policy.max_candidates),
-        seconds=seconds,
-        finish="stop" if index is None or ended[index] else "length",
-        usage=Usage(request.prompt_tokens, 0 if index is None else generations[index].count),
-        note=choice.note,
-        logprobs=logprobs,
-    )
+class FilteredGeneration(NamedTuple):
+    """What a model generated, and what filters say of it."""
+
+    generation: Generation
+    cut: CutText
+    """Its text up to a stop sequence."""
+    filtered: FilteredCandidate
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is complete, rather than cut off."""
+        return self.generation.finished or self.cut.stopped
+
+
+class DrawnCandidates:
+    """What was drawn for one ask so far, and whether it is enough."""
+
+    def __init__(self, request: GenerationRequest, config: DecodingConfig, policy: FilterPolicy) -> None:
+        self.request, self.config, self.policy = request, config, policy
+        self._candidates: list[FilteredGeneration] = []  # best first
+        self._rounds = 0
+
+    @property
+    def next_sample(self) -> int:
+        """The number of the sample that is drawn next."""
+        return self._rounds * self.config.draws
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether to draw again: filters find no candidate good enough, and others can be had."""
+        if self._rounds > self.policy.redraws or not self.config.is_random or not self._candidates:
+            return False
+        return not suffices(self.policy.filters, self.request.ask, [one.filtered for one in self._candidates])
+
+    def add(self, generations: Sequence[Generation]) -> None:
+        """Filter what was drawn, and rank it among what was drawn before."""
+        drawn = {one.generation.text for one in self._candidates}
+        new = [one for one in generations if one.text not in drawn]
+        cuts = [cut_at_stop(one.text, stops_of(self.request.ask), strip=True) for one in new]
+        candidates = [
+            Candidate(cut.text, one.score, CUT if self.policy.filters and not (one.finished or cut.stopped) else None)
+            for one, cut in zip(new, cuts, strict=True)
+        ]
+        filtered = apply_filters(self.policy.filters, self.request.ask, candidates)
+        both = [*self._candidates, *map(FilteredGeneration, new, cuts, filtered)]
+        self._candidates = sorted(both, key=lambda one: -one.generation.score)
+        self._rounds += 1
+
+    def cancelled_reply(self, seconds: float) -> Reply:
+        """The reply if nobody waits for it any more: nothing was chosen."""
+        return Reply("", self.request.provenance, seconds=seconds, finish="cancelled")
+
+    def choose_reply(self, seconds: float, tokenizer: Tokenizer) -> Reply:
+        """The reply; nothing was generated for a cancelled one."""
+        ask, policy = self.request.ask, self.policy
+        if not self._candidates:
+            return self.cancelled_reply(seconds)
+        filtered = [one.filtered for one in self._candidates]
+        choice = choose(filtered, fallback=policy.fallback, attempt=ask.attempt)
+        # None for the fallback
+        chosen = None if choice.candidate_index is None else self._candidates[choice.candidate_index]
+        logprobs = None
+        if chosen is not None and ask.top_logprobs is not None:
+            logprobs = _generation_logprobs(tokenizer, chosen.generation, chosen.cut)
+        return Reply(
+            choice.text,
+            self.request.provenance,
+            choice.score,
+            _list_candidates(filtered, choice, policy.max_candidates),
+            seconds=seconds,
+            finish="stop" if chosen is None or chosen.ended else "length",
+            usage=Usage(self.request.prompt_tokens, 0 if chosen is None else chosen.generation.count),
+            note=choice.note,
+            logprobs=logprobs,
+            redraws=self._rounds - 1,
+        )
 
 
 def _generation_logprobs(tokenizer: Tokenizer, generation: Generation, cut: CutText) -> tuple[TokenLogprob, ...]:
@@ -155,19 +206,25 @@ class GenerationSession:
         """Reply to an ask from the next step on."""
         if index in self._handles:
             raise ValueError(f"ask {index} is being replied to")
-        request, config, policy = self._prepare(ask)
+        drawn = DrawnCandidates(*self._prepare(ask))
         stream = None
-        if config.method in ("sample", "greedy") and not policy.filters:
-            stream = _ReplyStream(self._tokenizer, stops_of(ask), config.max_tokens)
+        if drawn.config.method in ("sample", "greedy") and not drawn.policy.filters:
+            stream = _ReplyStream(self._tokenizer, stops_of(ask), drawn.config.max_tokens)
+        self._draw(_OpenReply(index, drawn, stream, time.perf_counter()))
+
+    def _draw(self, reply: "_OpenReply") -> None:
+        """Draw candidates, for the first time or again."""
+        request, config = reply.drawn.request, reply.drawn.config
         handle = self._decoding.add(
             request.view,
             config,
-            _seed(ask, config),
+            _seed(request.ask, config),
             prompt_tokens=request.prompt_tokens,
-            top_logprobs=ask.top_logprobs or 0,
+            top_logprobs=request.ask.top_logprobs or 0,
+            first_sample=reply.drawn.next_sample,
         )
-        self._open[handle] = _OpenReply(index, request, policy, stream, time.perf_counter())
-        self._handles[index] = handle
+        self._open[handle] = reply
+        self._handles[reply.index] = handle
 
     def cancel(self, index: int, /) -> None:
         """Finish a reply as "cancelled" at the next step, with what has been shown of it."""
@@ -176,41 +233,57 @@ class GenerationSession:
 
     def step(self) -> list[Piece]:
         """One more token for every reply."""
-        pieces = [self._close(self._handles[index], None) for index in self._cancelled if index in self._handles]
+        pieces = [
+            self._close(self._handles[index], cancelled=True) for index in self._cancelled if index in self._handles
+        ]
         self._cancelled.clear()
         for handle, tokens, generations, logprobs, top in self._decoding.step():
             reply = self._open[handle]
             if reply.stream is None:
                 if generations is not None:
-                    pieces.append(self._close(handle, generations))
+                    pieces += self._add(handle, generations)
                 continue
             text = reply.stream.add(tokens[0], logprobs[0], top[0] if top else None)
             if reply.stream.finish:
-                last = self._close(handle, None)
+                last = self._close(handle)
                 pieces.append(replace(last, text=text + last.text))
             elif text:
                 pieces.append(Piece(reply.index, text))
         return pieces
 
-    def _close(self, handle: int, generations: Sequence[Generation] | None) -> Piece:
+    def _add(self, handle: int, generations: Sequence[Generation]) -> list[Piece]:
+        """The last piece of a reply, now that candidates were drawn for it; none yet if it needs more of them."""
+        reply = self._open[handle]
+        reply.drawn.add(generations)
+        if not reply.drawn.wants_more:
+            return [self._close(handle)]
+        del self._open[handle]
+        self._draw(reply)
+        return []
+
+    def _close(self, handle: int, *, cancelled: bool = False) -> Piece:
         """The last piece of a reply: with its candidates, or as far as it was streamed."""
         reply = self._open.pop(handle)
         del self._handles[reply.index]
         self._decoding.cancel(handle)
-        seconds = time.perf_counter() - reply.start
+        seconds, request = time.perf_counter() - reply.start, reply.drawn.request
         if reply.stream is None:
-            complete = choose_reply(reply.request, generations or [], reply.policy, seconds, self._tokenizer)
+            complete = (
+                reply.drawn.cancelled_reply(seconds)
+                if cancelled
+                else reply.drawn.choose_reply(seconds, self._tokenizer)
+            )
             return Piece(reply.index, complete.text, complete)
         rest = reply.stream.rest()
-        usage = Usage(reply.request.prompt_tokens, len(reply.stream.tokens))
+        usage = Usage(request.prompt_tokens, len(reply.stream.tokens))
         finish = reply.stream.finish or "cancelled"
         complete = Reply(
             reply.stream.text,
-            reply.request.provenance,
+            request.provenance,
             seconds=seconds,
             finish=finish,
             usage=usage,
-            logprobs=None if reply.request.ask.top_logprobs is None else reply.stream.token_logprobs(),
+            logprobs=None if request.ask.top_logprobs is None else reply.stream.token_logprobs(),
         )
         return Piece(reply.index, rest, complete)
 
@@ -218,8 +291,7 @@ class GenerationSession:
 @dataclass(frozen=True, slots=True)
 class _OpenReply:
     index: int
-    request: GenerationRequest
-    policy: FilterPolicy
+    drawn: DrawnCandidates
     stream: "_ReplyStream | None"
     """None if the reply must be complete before any of it is shown."""
     start: float

@@ -94,9 +94,10 @@ class SaidTexts:
         """What all turns have used up; it grows with the conversation."""
         turns = dialogue.turns
         with self._lock:
-            before, said = self._kept.pop(dialogue.id, ((), UsedTexts()))
+            before, said = self._kept.pop(dialogue.id, ((), None))
             count = len(before)
-            if turns[count - 1 : count] != before[-1:] or turns[:count] != before:  # the last one differs most often
+            # The last one differs most often.
+            if said is None or turns[count - 1 : count] != before[-1:] or turns[:count] != before:
                 said, count = UsedTexts(), 0
             said.keys.update([text_key(turn.text) for turn in turns[count:]])
             self._kept[dialogue.id] = turns, said

@@ -383,6 +383,7 @@ def _detail_rows(reply: Reply) -> list[tuple[str, str]]:
         "tokens": f"{usage.prompt} in the prompt, {usage.completion} generated" if usage else None,
         "score": f"{reply.score:.3f}" if reply.score is not None else None,
         "finish": reply.finish,
+        "redraws": reply.redraws or None,
         "note": reply.note,
     }
     return [(name, clean(str(value))) for name, value in details.items() if value not in (None, "")]

@@ -5,7 +5,7 @@ On disk it is a folder with the pairs, the vocabulary, its idf weights, and a ma
 
 import json
 import math
-from collections import Counter
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -55,10 +55,12 @@ class TfidfIndex:
         self.pair_of = [row.pair for row in rows]
         """The pair of each row of the index: a message has one row, and another one for its last sentence alone."""
         by_term = scipy.sparse.csr_array(self.vectors([row.text for row in rows]).T)
-        self._starts: list[int] = by_term.indptr.tolist()  # where in the next two the rows of each term begin
+        # Where in the next two the rows of each term begin. Arrays, not lists: a query jumps to a few of many thousand
+        # values, and a list has each of them somewhere else.
+        self._starts = array("q", by_term.indptr.tolist())
         self._rows, self._weights = by_term.indices, by_term.data
         self._columns: dict[str, int] = self._vectorizer.vocabulary_
-        self._idf: list[float] = np.asarray(idf).tolist()
+        self._idf = array("d", np.asarray(idf).tolist())
         self.fingerprint = fingerprint([str(max_ngram), *(json.dumps(pair) for pair in self.pairs)])
 
     @classmethod
@@ -88,19 +90,28 @@ class TfidfIndex:
 
         The same as a row of `vectors`, without what scikit-learn and SciPy do around it, which takes ten times as long.
         """
-        counts = Counter(
-            column for term in _terms(text, self.max_ngram) if (column := self._columns.get(term)) is not None
+        counts: dict[int, int] = {}
+        for term in _terms(text, self.max_ngram):
+            if (column := self._columns.get(term)) is not None:
+                counts[column] = counts.get(column, 0) + 1
+        idf = self._idf
+        return _unit(
+            {
+                column: idf[column] if count == 1 else (1 + math.log(count)) * idf[column]
+                for column, count in counts.items()
+            }
         )
-        return _unit({column: (1 + math.log(count)) * self._idf[column] for column, count in counts.items()})
 
     def search(self, query: Query) -> np.ndarray:
         """The cosine of each row of the index with a query of unit length."""
-        spans = [slice(self._starts[column], self._starts[column + 1]) for column in query]
-        if not spans:
+        if not query:
             return np.zeros(len(self.pair_of))
-        rows = np.concatenate([self._rows[span] for span in spans])
-        products = [weight * self._weights[span] for weight, span in zip(query.values(), spans, strict=True)]
-        return np.bincount(rows, np.concatenate(products), minlength=len(self.pair_of))
+        rows, products = [], []
+        for column, weight in query.items():
+            start, end = self._starts[column], self._starts[column + 1]
+            rows.append(self._rows[start:end])
+            products.append(weight * self._weights[start:end])
+        return np.bincount(np.concatenate(rows), np.concatenate(products), len(self.pair_of))
 
     def products(self, query: Query, texts: Sequence[str]) -> list[float]:
         """The cosine of a query of unit length with each text."""
@@ -163,8 +174,10 @@ def _unit(weights: dict[int, float]) -> Query:
 
 
 def _terms(text: str, max_ngram: int) -> list[str]:
-    unigrams = words(text)
-    return [" ".join(gram) for n in range(1, max_ngram + 1) for gram in ngrams(unigrams, n)]
+    terms = unigrams = words(text)
+    for n in range(2, max_ngram + 1):
+        terms = terms + [" ".join(gram) for gram in ngrams(unigrams, n)]
+    return terms
 
 
 def _vectorizer(max_ngram: int, vocabulary: dict[str, int] | None = None) -> "TfidfVectorizer":

@@ -1,11 +1,13 @@
 """Applying several filters to candidates, and choosing among what is left."""
 
+from dataclasses import replace
+
 import pytest
 
-from tertulia.core.dialogue import Dialogue, Turn
+from tertulia.core.dialogue import Dialogue, Persona, Turn
 from tertulia.core.errors import ConfigError, UnknownName, UsageError
 from tertulia.core.reply import Ask, Candidate
-from tertulia.talk.filters.base import ALL, FILTERS, apply_filters, choose, make_filters
+from tertulia.talk.filters.base import ALL, FILTERS, apply_filters, choose, make_filters, suffices
 from tertulia.talk.filters.rules import Empty, TooLong
 from tertulia.talk.filters.safety import Safety
 
@@ -64,6 +66,33 @@ def test_a_reason_from_before_filtering_is_kept() -> None:
     (filtered,) = apply_filters((TooLong(max_words=1),), ASK, [Candidate("and then he", -1.0, "cut off")])
     assert filtered.candidate.dropped == "cut off; too long (3 words)"
     assert filtered.weight == 2.0
+
+
+def test_what_suffices() -> None:
+    filters = make_filters("too-long:max_words=2")
+    good, bad = Candidate("one two"), Candidate("one two three")
+    cut, cut_and_bad = (replace(one, dropped="cut off") for one in (good, bad))
+    for some, expected in (
+        ((bad, good), True),
+        ((bad,), False),
+        ((cut, cut_and_bad), True),  # others would be cut off, too
+        ((cut, bad), False),
+        ((), True),
+    ):
+        assert suffices(filters, ASK, apply_filters(filters, ASK, some)) == expected, some
+
+
+def test_a_filter_may_want_more_than_a_candidate_that_is_kept() -> None:
+    persona = {"bot": Persona(("i have a cat.",))}
+    asked = Ask(Dialogue("d", (Turn("ana", "do you have any pets ?"),), persona), "bot")
+    filters = make_filters("empty,consistent")
+    kept = apply_filters(filters, asked, candidates("it rains", "no pets", "yes"))
+    assert [one.weight == 0 for one in kept] == [True, False, True]
+    assert not suffices(filters, asked, kept)
+    assert suffices(filters, asked, [*kept, *apply_filters(filters, asked, candidates("my cat is asleep"))])
+    assert suffices(filters, replace(asked, dialogue=Dialogue("d", (Turn("ana", "hello"),), persona)), kept)
+    unasked = make_filters("empty,consistent:prefer=false")
+    assert suffices(unasked, asked, apply_filters(unasked, asked, candidates("it rains")))
 
 
 def test_filters_are_made_from_names_and_parameters() -> None:

@@ -1,6 +1,6 @@
 """The consistency filter: reasons, history, preference; in bots that choose and in how any bot chooses."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -76,14 +76,62 @@ def test_candidates_that_tell_what_is_asked_come_first() -> None:
     assert choose(off, fallback="").text == texts[1]
 
 
+def test_work_in_the_same_field_is_not_what_is_asked_for() -> None:
+    texts = ["i work at a hospital .", "i am a nurse .", "and you ?", "i am a nurse at a clinic ."]
+    bonus = Consistent().bonus(ask("what do you do for a living ?"), texts)
+    assert bonus == [0.25, 1, 0.5, 1]
+    singer = ask("what do you do for a living ?", persona=Persona(("i am a country music singer.",)))
+    assert Consistent().bonus(singer, ["i work at the art gallery in our town ."]) < [0.5]
+    model = Sceptic("office", entailed="hospital")
+    assert with_model(model).bonus(ask("what do you do for a living ?"), [texts[0], texts[2]]) == [1, 0.5]
+
+
 def test_enough_candidates_reach_the_filter_and_the_chosen_one_is_listed() -> None:
     jobs = [Candidate(f"i am a plumber , take {i} .") for i in range(CONSIDERED - 1)]
-    choice, listed = choose_filtered(
-        make_filters("consistent"), ask("what do you do ?"), [*jobs, Candidate("i nurse .")], listed=3
+    choice, listed, redraws = choose_filtered(
+        make_filters("consistent"), ask("what do you do ?"), [[*jobs, Candidate("i nurse .")]], listed=3
     )
-    assert choice.text == "i nurse ."
+    assert (choice.text, redraws) == ("i nurse .", 0)
     assert [one.text for one in listed] == [*(one.text for one in jobs[:3]), "i nurse ."]
     assert all(one.dropped for one in listed[:3])
+
+
+def test_later_candidates_are_looked_at_only_if_none_before_is_good_enough() -> None:
+    jobs = [Candidate("i am a plumber ."), Candidate("it rains .")]
+    looked_at = []
+
+    def rounds(*more: list[Candidate]) -> Iterator[list[Candidate]]:
+        for candidates in (jobs, *more):
+            looked_at.append(candidates)
+            yield candidates
+
+    filters, nurse = make_filters("consistent"), [Candidate("i am a nurse .")]
+    choice, listed, redraws = choose_filtered(filters, ask("what do you do ?"), rounds(nurse, jobs), listed=1)
+    assert (choice.text, redraws, looked_at) == ("i am a nurse .", 1, [jobs, nurse])
+    assert [one.text for one in listed] == ["i am a plumber .", "i am a nurse ."]
+    looked_at.clear()
+    choice, _, redraws = choose_filtered(filters, ask("how are you ?"), rounds(nurse), listed=1)
+    assert (choice.text, redraws, looked_at) == ("it rains .", 0, [jobs])
+    choice, _, redraws = choose_filtered(filters, ask("what do you do ?"), rounds([]), listed=1)
+    assert (choice.text, redraws) == ("it rains .", 0)
+
+
+def test_a_retrieval_bot_looks_further_down_its_pool(ranker: Ranker) -> None:
+    question = "what do you do for a living ?"
+    pool = [f"what do i do for a living ? i am a plumber , take {i} ." for i in range(CONSIDERED + 10)]
+    dialogues = [
+        Dialogue(f"d{i}", (Turn("a", question if "take" in text else f"{question} well ?"), Turn("b", text)))
+        for i, text in enumerate([*pool, "i nurse ."])
+    ]
+    bots = (
+        TfidfBot(TfidfIndex.from_dialogues(dialogues), TfidfOptions(filters="consistent", persona_weight=0)),
+        RankerBot(ranker, ReplyPool.of(dialogues, ranker), RankerOptions(filters="consistent", echo=1)),
+    )
+    for bot in bots:
+        (nurse,) = bot.reply([ask(question)])
+        assert (nurse.text, nurse.redraws, nurse.note) == ("i nurse .", 1, None)
+        (plumber,) = bot.reply([ask(question, persona=Persona(("i am a plumber.",)))])
+        assert (plumber.text in pool, plumber.redraws) == (True, 0)
 
 
 def test_a_retrieval_bot_with_the_filter() -> None:

@@ -14,6 +14,8 @@ from tertulia.core.errors import UsageError
 from tertulia.models.classifiers.consistency_rules import ConsistencyRules
 
 DEFAULT = "rules"
+DECIDED = 0.6
+"""Probability from which the rules decide; what they find just possible is left to a model."""
 REMEMBERED = 20_000
 """Pairs whose probabilities are kept: a filter asks about the same ones twice, and again with the next message."""
 
@@ -25,10 +27,10 @@ class RulesFirst:
         self.rules, self.model = ConsistencyRules(), model
 
     def probabilities(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[HasRelations]:
-        """For each pair the probabilities of the three classes; the model sees only what the rules find neutral."""
+        """For each pair the probabilities of the three classes; the model sees only what the rules do not decide."""
         rows: list[HasRelations] = []
         rows += self.rules.probabilities(premises, hypotheses)
-        open_pairs = [i for i, row in enumerate(rows) if max(row.contradiction, row.entailment) < 0.5]
+        open_pairs = [i for i, row in enumerate(rows) if max(row.contradiction, row.entailment) < DECIDED]
         judged = self.model.probabilities([premises[i] for i in open_pairs], [hypotheses[i] for i in open_pairs])
         for i, row in zip(open_pairs, judged, strict=True):
             rows[i] = row

@@ -7,7 +7,8 @@ Facts are read from both texts (`tertulia.core.facts`) and compared kind by kind
 - likes contradict only where the same thing is liked and disliked; two hobbies, two kinds of pets go together
 - elsewhere, statements with the same content words contradict where only one is negated or their numbers differ
 
-The figures that the rules return are not calibrated: `SURE` stands for a clear case and `WEAK` for a likely one.
+The figures that the rules return are not calibrated: `SURE` stands for a clear case, `WEAK` for a likely one, and
+`FAINT` for work and a place of the same field: a nurse and a hospital, but also a singer and a gallery.
 """
 
 from collections.abc import Sequence
@@ -21,8 +22,9 @@ from tertulia.core.fact_words import NUMBERS, TENS, TRAITS, Fact, number
 from tertulia.core.facts import facts
 from tertulia.core.text import words
 
-SURE, WEAK, SHARED = 0.9, 0.65, 0.6
-"""Probabilities of a clear case, a likely one, and the share of content words that make two statements the same."""
+SURE, WEAK, FAINT, SHARED = 0.9, 0.65, 0.55, 0.6
+"""Probabilities of a clear case, a likely one and a possible one, and the share of content words that make two
+statements the same."""
 _POLARITY = frozenset("not never no nor neither hardly without nothing none".split())
 _SCALE = frozenset(("hate", "hates", "dislike", "despise", "detest"))
 _NO_NUMBERS = frozenset(("a", "an", "no", "only", "single", "couple"))
@@ -120,9 +122,9 @@ def _exclusive(one: Fact, other: Fact) -> _Verdict | None:
 
 
 def _jobs(one: Fact, other: Fact) -> _Verdict | None:
-    same = one.value == other.value or (one.field == other.field != "" and one.place != other.place)
-    if same:
-        return _agree() if one.positive == other.positive else _oppose()
+    same = one.value == other.value
+    if same or (one.field == other.field != "" and one.place != other.place):
+        return _agree(SURE if same else FAINT) if one.positive == other.positive else _oppose()
     if not one.positive or not other.positive or (one.place and other.place and one.field == other.field != ""):
         return None
     if not one.field or not other.field:  # an employer that no list has

@@ -37,7 +37,9 @@ from tertulia.talk.generation import (
 )
 
 TRAIN = "Train one with `tertulia train RECIPE.toml --out RUN` (configs/ has recipes)."
-OPERATOR_OPTIONS = frozenset(("filters", "fallback", "candidates", "threads", "device", "engine", "prefix_cache_mb"))
+OPERATOR_OPTIONS = frozenset(
+    ("filters", "fallback", "candidates", "redraws", "threads", "device", "engine", "prefix_cache_mb")
+)
 """Options that are for whoever runs the bot, not for whoever asks it."""
 
 
@@ -50,6 +52,9 @@ class BaseGenerativeOptions(Config):
     """Said if every candidate is rejected for a serious reason."""
     candidates: int = Field(default=20, ge=1)
     """How many of the candidates are listed with a reply."""
+    redraws: int = Field(default=2, ge=0, le=100)
+    """How often samples are drawn again, as many as before, if filters reject all of them, or find none that tells what
+    the partner asks for and the persona knows; 0 makes do with the first ones."""
     threads: int = Field(default=0, ge=0)
     """Threads to compute with, for all models of the process; 0 takes half the cores."""
     device: Device = "auto"
@@ -172,7 +177,8 @@ class BaseGenerativeBot(ABC, Generic[OptionsT]):
     def _filter_policy(self, method: Method) -> FilterPolicy:
         spec = self.options.filter_spec(method)
         if spec not in self._policies:
-            self._policies[spec] = FilterPolicy(make_filters(spec), self.options.fallback, self.options.candidates)
+            own = self.options
+            self._policies[spec] = FilterPolicy(make_filters(spec), own.fallback, own.candidates, own.redraws)
         return self._policies[spec]
 
     def _provenance(self, ask: Ask, options: OptionsT, config: DecodingConfig) -> Provenance:

@@ -30,6 +30,7 @@ class GenericBot:
 
     def __init__(self, options: GenericOptions | None = None) -> None:
         self.options = options or GenericOptions()
+        self._settings = self.options.model_dump()
         self.spec = "generic"
 
     @classmethod
@@ -43,7 +44,7 @@ class GenericBot:
         texts = [self._text(ask) for ask in asks]
         seconds = time.perf_counter() - start
         return [
-            Reply(text, Provenance(self.spec, None, self.options.model_dump(), ask.seed, __version__), seconds=seconds)
+            Reply(text, Provenance(self.spec, None, dict(self._settings), ask.seed, __version__), seconds=seconds)
             for text, ask in zip(texts, asks, strict=True)
         ]
 

@@ -9,7 +9,7 @@ manifest says which one to load.
 import random
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -35,7 +35,7 @@ from tertulia.models.threads import use_threads
 from tertulia.talk.bot import BotTraits
 from tertulia.talk.chat import OPENING
 from tertulia.talk.filters.base import NONE, make_filters
-from tertulia.talk.filters.retrieval import CONSIDERED, choose_filtered
+from tertulia.talk.filters.retrieval import CONSIDERED, MAX_CONSIDERED, choose_filtered
 from tertulia.talk.pool import LINES, ReplyPool
 from tertulia.talk.repetition import RepetitionCheck, evidence_candidates, persona_sentences
 
@@ -71,7 +71,7 @@ class RankerOptions(Config):
     dropped."""
     filters: str = NONE
     """Which filters reject candidates, such as `consistent`: names separated by commas, parameters after colons. They
-    see the best 50 at least."""
+    see the best 50 at least, and up to 200 if none of these is good enough."""
     echo: float = Field(default=0.7, gt=0, le=1)
     """Drop replies that repeat this share of the words of the message, if those are more than three: what is most
     similar to a message is often the message itself."""
@@ -153,7 +153,15 @@ class RankerBot:
             choices = [self._choose(ask, queries[i], _unpadded(encoded, i), messages[i]) for i, ask in enumerate(part)]
             seconds = time.perf_counter() - began
             replies += [
-                Reply(c.text, self._provenance(ask), c.score, c.candidates, seconds=seconds, note=c.note)
+                Reply(
+                    c.text,
+                    self._provenance(ask),
+                    c.score,
+                    c.candidates,
+                    seconds=seconds,
+                    note=c.note,
+                    redraws=c.redraws,
+                )
                 for ask, c in zip(part, choices, strict=True)
             ]
         return replies
@@ -206,10 +214,11 @@ class RankerBot:
             indices = rng.choice(len(pool), min(self.options.breadth, len(pool)), replace=False)
         evidence = evidence_candidates(ask) if self.options.evidence else ()
         ranked = self._ranked(encoded, indices, ask.seed, pool, message if self.follow else None, evidence)
-        considered = self._considered(ask, query, ranked)
         if self.filters:
-            chosen, listed = choose_filtered(self.filters, ask, considered, listed=self.options.candidates)
-            return _Choice(chosen.text, chosen.score, listed, chosen.note or note)
+            rounds = self._rounds(ask, query, ranked)
+            chosen, listed, redraws = choose_filtered(self.filters, ask, rounds, listed=self.options.candidates)
+            return _Choice(chosen.text, chosen.score, listed, chosen.note or note, redraws)
+        considered = self._considered(ask, query, ranked)
         allowed = [c for c in considered if c.dropped is None]
         if not allowed:
             best = considered[0]
@@ -250,27 +259,35 @@ class RankerBot:
         for i in order:
             yield replace(candidates[i], score=float(scores[i]))
 
-    def _considered(self, ask: Ask, query: Query, ranked: Iterable[Candidate]) -> tuple[Candidate, ...]:
+    def _rounds(self, ask: Ask, query: Query, ranked: Iterator[Candidate]) -> Iterator[tuple[Candidate, ...]]:
+        """What filters see: the best candidates, and then those that come after them."""
+        best = self._considered(ask, query, ranked)
+        yield best
+        yield tuple(self._allowed(ask, ranked, MAX_CONSIDERED - sum(c.dropped is None for c in best)))
+
+    def _considered(self, ask: Ask, query: Query, ranked: Iterator[Candidate]) -> tuple[Candidate, ...]:
         """The best candidates in their final order; those that must not be used are marked as dropped.
 
         A re-ranker reads only those that may be used; the dropped ones then come last.
         """
-        check = RepetitionCheck.of(ask)
         wanted = max(self.options.candidates, CONSIDERED) if self.filters else self.options.candidates
-        room = max(wanted, RERANKED) if self.reranker else wanted
-        considered: list[Candidate] = []
-        for candidate in ranked:
-            why = check.reason(candidate.text, repeat_overlap=self.options.repeat_overlap, echo=self.options.echo)
-            considered.append(replace(candidate, dropped=why))
-            room -= why is None
-            if room == 0:
-                break
+        considered = self._allowed(ask, ranked, max(wanted, RERANKED) if self.reranker else wanted)
         if self.reranker is None:
             return tuple(considered)
         allowed = [c for c in considered if c.dropped is None]
         scores = self._rerank(query, [c.text for c in allowed], [c.score or 0.0 for c in allowed])
         order = sorted(range(len(allowed)), key=lambda i: -scores[i])[:wanted]
         return (*(replace(allowed[i], score=scores[i]) for i in order), *(c for c in considered if c.dropped))
+
+    def _allowed(self, ask: Ask, ranked: Iterator[Candidate], count: int) -> list[Candidate]:
+        """The next candidates, so many of which may be used; the others are marked as dropped."""
+        check = RepetitionCheck.of(ask)
+        considered: list[Candidate] = []
+        while count > 0 and (candidate := next(ranked, None)) is not None:
+            why = check.reason(candidate.text, repeat_overlap=self.options.repeat_overlap, echo=self.options.echo)
+            considered.append(replace(candidate, dropped=why))
+            count -= why is None
+        return considered
 
     def _rerank(self, query: Query, texts: Sequence[str], scores: Sequence[float]) -> list[float]:
         """Scores by which the best 20 precede all others, in the re-ranker's order."""
@@ -316,6 +333,7 @@ class _Choice(NamedTuple):
     score: float | None
     candidates: tuple[Candidate, ...]
     note: str | None
+    redraws: int = 0
 
 
 def _unpadded(encoded: Queries, row: int) -> Queries:

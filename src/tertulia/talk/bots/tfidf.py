@@ -8,7 +8,7 @@ baseline of the Ubuntu Dialogue Corpus (arXiv 1506.08909).
 
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +26,7 @@ from tertulia.core.reply import Ask, Candidate, Provenance, Reply
 from tertulia.corpus.load import SAMPLE, load_dialogues
 from tertulia.talk.bot import BotTraits
 from tertulia.talk.filters.base import NONE, make_filters
-from tertulia.talk.filters.retrieval import CONSIDERED, choose_filtered
+from tertulia.talk.filters.retrieval import CONSIDERED, MAX_CONSIDERED, choose_filtered
 from tertulia.talk.repetition import SAID, SaidTexts, UsedTexts, evidence_candidates, persona_sentences, text_key
 from tertulia.talk.tfidf_index import Query, TfidfIndex, mixed
 
@@ -54,7 +54,7 @@ class TfidfOptions(Config):
     """Weight of the persona in the query when the bot ranks given replies."""
     filters: str = NONE
     """Which filters reject candidates, such as `consistent`: names separated by commas, parameters after colons. They
-    see the best 50 at least."""
+    see the best 50 at least, and up to 200 if none of these is good enough."""
     candidates: int = Field(default=10, ge=1, le=1000)
     """How many of the best replies to consider."""
     max_ngram: int = Field(default=2, ge=1, le=3)
@@ -81,6 +81,7 @@ class TfidfBot:
         self.filters = make_filters(self.options.filters)
         self._said = SaidTexts()
         self._keys: list[str | None] = [None] * len(index.pairs)
+        self._settings = self.options.model_dump()
         self.spec = spec
         self.traits = BotTraits(reads_evidence=self.options.evidence, instant=self._is_instant())
 
@@ -115,11 +116,12 @@ class TfidfBot:
         return [
             Reply(
                 choice.text,
-                Provenance(self.spec, self.fingerprint, self.options.model_dump(), ask.seed, __version__),
+                Provenance(self.spec, self.fingerprint, dict(self._settings), ask.seed, __version__),
                 score=choice.score,
                 candidates=choice.candidates,
                 seconds=seconds,
                 note=choice.note,
+                redraws=choice.redraws,
             )
             for choice, ask in zip(choices, asks, strict=True)
         ]
@@ -130,8 +132,10 @@ class TfidfBot:
         return [self.index.products(query, texts) for query, texts in zip(queries, candidates, strict=True)]
 
     def _query(self, ask: Ask, persona_weight: float) -> Query:
-        persona = self.index.query(" ".join(persona_sentences(ask)))
-        return mixed(self.index.query(self._query_text(ask)), persona, persona_weight)
+        query = self.index.query(self._query_text(ask))
+        if not ask.dialogue.personas:
+            return query
+        return mixed(query, self.index.query(" ".join(persona_sentences(ask))), persona_weight)
 
     def _query_text(self, ask: Ask) -> str:
         return ask.last if self.options.context == "last" else "\n".join(turn.text for turn in ask.dialogue.turns)
@@ -144,35 +148,46 @@ class TfidfBot:
             return self._draw(ask.seed, self.index.openers, used, note="opened the conversation")
         from_evidence = self._from_evidence(ask, query, used) if self.options.evidence else []
         scores = self.index.search(query)
-        if not from_evidence and not scores.any():
+        wanted = max(self.options.candidates, CONSIDERED) if self.filters else self.options.candidates
+        both = [*from_evidence, *self._candidates(scores, ask.seed, said, wanted)]
+        if not both:
             every, note = range(len(self.index.pairs)), "none of the words are in its data: drew a random reply"
             return self._draw(ask.seed, every, used, note=note)
-        both = [*from_evidence, *self._candidates(scores, ask.seed, said)]
         candidates = tuple(sorted(both, key=lambda candidate: -(candidate.score or 0.0)))
         fresh = [candidate for candidate in candidates if candidate.dropped is None]
         if self.filters:
-            choice, listed = choose_filtered(self.filters, ask, candidates, listed=self.options.candidates)
-            return _Choice(choice.text, choice.score, listed, choice.note)
+            rounds = self._rounds(candidates, scores, ask.seed, said)
+            choice, listed, redraws = choose_filtered(self.filters, ask, rounds, listed=self.options.candidates)
+            return _Choice(choice.text, choice.score, listed, choice.note, redraws)
         if not fresh:
             first = candidates[0]
             return _Choice(first.text, first.score, candidates, "every similar reply was used already: repeated one")
         chosen = fresh[(ask.attempt - 1) % len(fresh)]
         return _Choice(chosen.text, chosen.score, candidates, None)
 
-    def _candidates(self, scores: np.ndarray, seed: int, said: UsedTexts) -> list[Candidate]:
-        """The best replies, without duplicates; those that the conversation contains already are dropped.
+    def _rounds(
+        self, best: tuple[Candidate, ...], scores: NDArray[np.float64], seed: int, said: UsedTexts
+    ) -> Iterator[tuple[Candidate, ...]]:
+        """What filters see: the best candidates, and then those that come after them."""
+        yield best
+        seen = {candidate.text for candidate in best}
+        more = self._candidates(scores, seed, said, MAX_CONSIDERED)
+        yield tuple(one for one in more if one.dropped is None and one.text not in seen)
+
+    def _candidates(self, scores: NDArray[np.float64], seed: int, said: UsedTexts, wanted: int) -> list[Candidate]:
+        """The best replies, without duplicates; those that the conversation contains already are dropped. None only if
+        no score is above 0.
 
         Only the first part lists what was dropped. In a long conversation hundreds of the best were used: those in
         later parts are noted in `said`, and never looked at again.
         """
-        wanted = max(self.options.candidates, CONSIDERED) if self.filters else self.options.candidates
         pair_of, key_of, used = self.index.pair_of, self._keys, said.keys
         fresh: list[Candidate] = []
         dropped: list[Candidate] = []
         noted: list[int] = []
         seen: set[str] = set()
         for part in _best_first(scores, seed, said.rows):
-            for row in part.rows:
+            for row, score in part.rows:
                 number = pair_of[row]
                 key = key_of[number] or self._key(number)
                 if key in used:
@@ -180,10 +195,10 @@ class TfidfBot:
                         noted.append(row)
                     elif len(dropped) < MAX_DROPPED and key not in seen:
                         seen.add(key)
-                        dropped.append(self._candidate(number, scores[row], SAID))
+                        dropped.append(self._candidate(number, score, SAID))
                 elif key not in seen:
                     seen.add(key)
-                    fresh.append(self._candidate(number, scores[row], None))
+                    fresh.append(self._candidate(number, score, None))
                     if len(fresh) == wanted:
                         break
             if len(fresh) == wanted:
@@ -193,7 +208,8 @@ class TfidfBot:
         return fresh + dropped
 
     def _candidate(self, pair: int, score: float, dropped: str | None) -> Candidate:
-        return Candidate(self.index.pairs[pair].reply, float(score), dropped, self.index.pairs[pair].source)
+        _, reply, source = self.index.pairs[pair]
+        return Candidate(reply, score, dropped, source)
 
     def _key(self, pair: int) -> str:
         """The key of a pair's reply, kept: in a long conversation the best replies are looked at again and again."""
@@ -237,39 +253,77 @@ def indexed_split(target: str, split: str = "") -> str | None:
 
 
 class _Part(NamedTuple):
-    rows: list[int]
+    rows: Iterator[tuple[int, float]]
+    """With their scores."""
     is_first: bool
 
 
-def _best_first(scores: np.ndarray, seed: int, used: NDArray[np.int64]) -> Iterator[_Part]:
+def _best_first(scores: NDArray[np.float64], seed: int, used: NDArray[np.int64]) -> Iterator[_Part]:
     """Indices of the scores above 0, descending, in parts; ties are in a random order by the seed, never in that of
     the data. The first part has all of its indices, the others those that are not used.
 
-    Callers rarely need more than the first few, so the rest is sorted only when it is reached.
+    Callers rarely need more than the first few, so the rest is split and sorted only when it is reached.
     """
-    rng = np.random.default_rng(seed)
-    near, far = _split_best(scores, np.flatnonzero(scores > 0), NEAR)
-    size, is_first = HEAD, True
+    rows = (scores > 0).nonzero()[0]
+    values = scores.take(rows)
+    is_best = _is_best(values, HEAD)
+    first = rows.compress(is_best)
+    yield _Part(
+        _descending(first, values.compress(is_best), lambda: np.random.default_rng(seed).random(len(first))),
+        is_first=True,
+    )
+    if len(first) == len(rows):
+        return
+    is_near = _is_best(values, NEAR)
+    near, far = rows[is_near & ~is_best], rows[~is_near]
+    rng, size = np.random.default_rng(seed), HEAD
+    rng.random(len(first))  # the numbers of the first part
     is_new = np.ones(len(scores), np.bool_)
     is_new[used] = False
-    while len(near) or len(far):  # each part is four times as long as the one before it
+    while len(near) or len(far):
         if not len(near):
             near, far = far, near
-        part, near = _split_best(scores, near, size)
-        ties = rng.random(len(part))
-        if not is_first:  # the order of those that remain does not depend on which are left out
-            part, ties = part[is_new[part]], ties[is_new[part]]
-        yield _Part(part[np.lexsort((ties, -scores[part]))].tolist(), is_first)
-        size, is_first = 4 * size, False
+        size *= 4
+        is_next = _is_best(scores[near], size)
+        part, near = near[is_next], near[~is_next]
+        ties = rng.random(len(part))[is_new[part]]  # the order does not depend on which are left out
+        part = part[is_new[part]]
+        order = np.lexsort((ties, -scores[part]))
+        yield _Part(zip(part[order].tolist(), scores[part[order]].tolist(), strict=True), is_first=False)
 
 
-def _split_best(scores: np.ndarray, rows: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The rows with the largest scores, ties with the last one included, and the other rows."""
-    if len(rows) <= count:
-        return rows, rows[:0]
-    values = scores[rows]
-    is_best = values >= np.partition(values, -count)[-count]
-    return rows[is_best], rows[~is_best]
+def _is_best(values: NDArray[np.float64], count: int) -> NDArray[np.bool_]:
+    """Which values are the largest ones: `count` of them, more if others are as large as the last one."""
+    if len(values) <= count:
+        return np.ones(len(values), np.bool_)
+    parted = values.copy()
+    parted.partition(-count)
+    least: float = parted[-count]
+    return values >= least
+
+
+def _descending(
+    rows: NDArray[np.int64], scores: NDArray[np.float64], draw: Callable[[], NDArray[np.float64]]
+) -> Iterator[tuple[int, float]]:
+    """Rows and their scores, the best first, ties in the order of the numbers that `draw` gives, one for each row.
+
+    They are drawn only when a tie is reached: to seed a generator takes as long as to search.
+    """
+    order = scores.argsort()[::-1]
+    sorted_rows, sorted_scores = rows.take(order).tolist(), scores.take(order).tolist()
+    ties: NDArray[np.float64] | None = None
+    start, count = 0, len(sorted_rows)
+    while start < count:
+        score, end = sorted_scores[start], start + 1
+        while end < count and sorted_scores[end] == score:
+            end += 1
+        equal = sorted_rows[start:end]
+        if end - start > 1:
+            ties = draw() if ties is None else ties
+            equal = rows.take(sorted(order[start:end].tolist(), key=ties.__getitem__)).tolist()
+        for row in equal:
+            yield row, score
+        start = end
 
 
 class _Choice(NamedTuple):
@@ -277,3 +331,4 @@ class _Choice(NamedTuple):
     score: float | None
     candidates: tuple[Candidate, ...]
     note: str | None
+    redraws: int = 0

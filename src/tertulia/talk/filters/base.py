@@ -4,8 +4,10 @@ A filter is a pure function of an ask and a candidate text. It returns None to k
 it. Its parameters are the fields of a config, and the config itself is the callable, so the settings saved with a run
 describe the filter completely. Plugins add filters through the entry-point group `tertulia.filters`.
 
-Every filter sees every candidate, so a reply's candidates list all reasons against them. If every candidate was
-dropped, the one with the lightest reasons is used; if none may be used at all, the fallback text is.
+Every filter sees every candidate, so a reply's candidates list all reasons against them. If no candidate is good
+enough (`suffices`), a bot gets more of them, as often as it may: one that writes draws again, one that chooses looks
+further down its pool. If every candidate was dropped, the one with the lightest reasons is used; if none may be used at
+all, the fallback text is.
 """
 
 from collections.abc import Sequence
@@ -83,6 +85,15 @@ class Preference(Protocol):
         ...
 
 
+@runtime_checkable
+class Aspiration(Protocol):
+    """A filter that prefers some candidates so much that it is worth looking for one of them."""
+
+    def wanted_bonus(self, ask: Ask, /) -> float:
+        """What the best candidate should be preferred by; 0 if any that was kept will do."""
+        ...
+
+
 class FilteredCandidate(NamedTuple):
     """A candidate after filtering; its reasons are in `candidate.dropped`."""
 
@@ -91,6 +102,8 @@ class FilteredCandidate(NamedTuple):
     """Sum of the weights of its reasons: 0 if it was kept, `NEVER` if it must not be used in any case."""
     bonus: float = 0.0
     """Sum of what filters prefer it by."""
+    was_dropped: bool = False
+    """Whether it came with a reason against it, such as being cut off."""
 
 
 class Choice(NamedTuple):
@@ -130,9 +143,23 @@ def apply_filters(filters: Sequence[Filter], ask: Ask, candidates: Sequence[Cand
                 reasons[index].append(reason)
                 weights[index] += one.weight * (reason.share if isinstance(reason, Doubt) else 1)
     return [
-        FilteredCandidate(replace(candidate, dropped="; ".join(its_reasons) or None), weight, bonus)
-        for candidate, its_reasons, weight, bonus in zip(candidates, reasons, weights, bonuses, strict=True)
+        FilteredCandidate(
+            replace(one, dropped="; ".join(reasons[i]) or None), weights[i], bonuses[i], bool(one.dropped)
+        )
+        for i, one in enumerate(candidates)
     ]
+
+
+def suffices(filters: Sequence[Filter], ask: Ask, filtered: Sequence[FilteredCandidate]) -> bool:
+    """Whether one of the candidates is good enough, so that there is no need to look for more.
+
+    One that was kept is, if it is preferred as much as the filters want. If all came with a reason against them, such
+    as being cut off, more of them would be like these.
+    """
+    wanted = sum(one.wanted_bonus(ask) for one in filters if isinstance(one, Aspiration))
+    if any(one.weight == 0 for one in filtered):
+        return any(one.weight == 0 and one.bonus >= wanted for one in filtered)
+    return all(one.was_dropped for one in filtered)
 
 
 def choose(filtered: Sequence[FilteredCandidate], *, fallback: str, attempt: int = 1) -> Choice:

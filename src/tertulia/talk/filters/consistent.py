@@ -10,7 +10,8 @@ about pairs that may bear on each other and that the rules cannot decide, and ab
 keep: it stops when enough of them have passed. Its reasons weigh less than those of the rules, which are right nearly
 always: if every candidate is dropped, the one that it doubts least is used. Where the partner asks for something that
 the persona tells, it also helps to rank the best ones: what is rather contradicting than not comes after the others of
-its rank, and if nothing tells what is asked for by the rules, what the model finds entailed does.
+its rank, and if nothing tells what is asked for by the rules, what the model finds entailed does. A candidate that
+tells it, and that the model does not doubt, is worth looking for: bots draw again for it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,8 +41,11 @@ AT_ONCE = 4
 """Candidates that a trained model is asked about together."""
 RANKED = 12
 """Candidates that a trained model reads at most to find one that tells what is asked for."""
-TELLS, SAFE, DOUBTFUL = 1.0, 0.5, -0.25
-"""What candidates are preferred by: they tell what is asked for, they are safe, they are likely to contradict."""
+TELLS, SAFE, NEAR, DOUBTFUL = 1.0, 0.5, 0.25, -0.25
+"""What candidates are preferred by: they tell what is asked for, they are safe, they come near it, they are likely to
+contradict."""
+TOLD = 0.6
+"""Probability of entailment by the rules from which a candidate tells what is asked for; below, it comes near it."""
 ENTAILED, DOUBTED = 0.8, 0.5
 """Probabilities of entailment and of contradiction from which a trained model ranks a candidate higher or lower."""
 MODEL_WEIGHT = 0.5
@@ -134,13 +138,18 @@ class Consistent(Config):
         """Where the partner asks for what the persona knows: 1 for telling it, 0.5 for a safe answer, else 0.
 
         It is safe to say "yes" where that is true, or nothing of oneself. Whoever answers in other words than the
-        persona's is more often wrong than the classifier can see. What a trained model doubts has a quarter less.
+        persona's is more often wrong than the classifier can see: what may just be the same (a nurse, and work in a
+        hospital) has 0.25. What a trained model doubts has a quarter less.
         """
         bonus = self._rules_bonus(ask, texts)
         telling = self._telling(ask)
         if telling and self._parts.rules is not None and self._parts.model is not None:
             self._rank_by_model(bonus, self._claims(ask, texts), telling)
         return bonus
+
+    def wanted_bonus(self, ask: Ask, /) -> float:
+        """Where the partner asks for what the persona knows, somebody should tell it."""
+        return TELLS if self._telling(ask) else 0.0
 
     def _telling(self, ask: Ask) -> tuple[str, ...]:
         """The sentences of the persona that tell what the partner asks for."""
@@ -152,19 +161,25 @@ class Consistent(Config):
         if not telling:
             return [0.0] * len(texts)
         # A bare "yes" tells nothing: only what a candidate says by itself counts in full.
-        telling_it, agreeing = (
+        by_itself, as_answer = (
             self._entailed([Claim(text, telling, last) for text in texts]) for last in ("", ask.last)
         )
         return [
-            TELLS if tells else SAFE if agrees or not speaks_of_self(text, ask.last) else 0.0
-            for text, tells, agrees in zip(texts, telling_it, agreeing, strict=True)
+            TELLS
+            if alone >= TOLD
+            else SAFE
+            if agrees >= TOLD or not speaks_of_self(text, ask.last)
+            else NEAR
+            if agrees
+            else 0.0
+            for text, alone, agrees in zip(texts, by_itself, as_answer, strict=True)
         ]
 
     def _rank_by_model(self, bonus: list[float], claims: Sequence[Claim], telling: tuple[str, ...]) -> None:
         """Lower what the model doubts; if nothing else tells what is asked for, raise what the model finds entailed."""
         kept = _best_first(self._rules_reasons(claims), bonus)
-        for rank, most in ((TELLS, AT_ONCE), (0.0, RANKED)):
-            group = [i for i in kept if bonus[i] == rank][:most]
+        for ranks, most in (((TELLS,), AT_ONCE), ((NEAR, 0.0), RANKED)):
+            group = [i for i in kept if bonus[i] in ranks][:most]
             doubts = self._ask([claims[i] for i in group], DOUBTED)
             answers = self._ask([claims[i]._replace(premises=telling) for i in group], ENTAILED)
             for i, doubt, answer in zip(group, doubts, answers, strict=True):
@@ -175,14 +190,14 @@ class Consistent(Config):
             if any(bonus[i] == TELLS for i in group):
                 return
 
-    def _entailed(self, claims: Sequence[Claim]) -> list[bool]:
-        """Whether the premises entail each claim, by the rules if there are any."""
+    def _entailed(self, claims: Sequence[Claim]) -> list[float]:
+        """The probability that the premises entail each claim, by the rules if there are any; 0 if they do not."""
         rules = self._parts.rules
         if rules is not None:
             verdicts = consistency_verdicts(rules, claims, threshold=self.threshold)
         else:
             verdicts = self._ask(claims, self.model_threshold)
-        return [verdict.relation == "entailment" for verdict in verdicts]
+        return [verdict.probability if verdict.relation == "entailment" else 0.0 for verdict in verdicts]
 
 
 def own_persona(ask: Ask) -> tuple[str, ...]:
