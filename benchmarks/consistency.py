@@ -5,12 +5,14 @@
    pairs made of the validation personas. The rules were written by looking at Dialogue NLI's training pairs only.
 2. Bots: questions that a persona answers, made from its sentences by `QUESTIONS`; every bot gets them with the persona.
    The reply without the filter and those with it (rules; with `--model`, rules and that model) are chosen from the same
-   candidates. Judged are replies against the whole persona: shares that contradict it and that speak from it, by the
-   rules and by the judge, which must be another model than the filter's. `--show` prints some to read.
+   first candidates; with the filter, bots may look for more as they do in a chat (`--first-only` also shows what they
+   say if not). Judged are replies against the whole persona: shares that contradict it and that speak from it, by the
+   rules and by the judge, which must be another model than the filter's. `--show` prints some to read; `--blind` writes
+   some out for a reader who shall not know which is which, and reports the reader's verdicts.
    A classifier that is asked about every sentence and every premise errs often. So thresholds are chosen on replies of
-   people in the training split (`--train-n`): the judge blames `JUDGE_ERROR` of these, the filter's model drops
-   `FILTER_ERROR`. The row of people says what they blame of people's replies in the validation split; what is left of
-   a bot's contradictions is printed as it is, and less that error, before and after.
+   people in the training split (`--train-n`): the judge blames `JUDGE_ERROR` of these, or `SURE_ERROR`, and the
+   filter's model drops `FILTER_ERROR`. The row of people says what they blame of people's replies in the validation
+   split; what is left of a bot's contradictions is printed as it is, and less that error, before and after.
 3. Cost: hits@1 among 20 replies of people, without the filter and with it choosing among the same ranked replies; how
    often it drops what a person said; CPU seconds per reply.
 
@@ -22,17 +24,18 @@ import json
 import random
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from sklearn.metrics import precision_recall_fscore_support
 
 from common import finish
 from tertulia import sample
+from tertulia.artefacts.files import fingerprint
 from tertulia.core.clauses import plain
 from tertulia.core.consistency import RELATIONS, Claim, ConsistencyClassifier, consistency_verdicts
 from tertulia.core.dialogue import Dialogue, Persona, Turn, exchanges
@@ -44,19 +47,29 @@ from tertulia.corpus.load import load_dialogues
 from tertulia.corpus.readers.text_pairs import nli_labels, read_labelled_pairs
 from tertulia.corpus.silver.persona import PersonaSilverConfig, persona_pairs
 from tertulia.metrics.significance import bootstrap_means
-from tertulia.models.classifiers.consistency import load_consistency
-from tertulia.talk.bot import Bot, RankingBot
+from tertulia.models.classifiers.consistency import Remembering, load_consistency
+from tertulia.models.decoding import decode
+from tertulia.models.generated import Generation
+from tertulia.talk.bot import RankingBot
+from tertulia.talk.bots.generative import BaseGenerativeBot
 from tertulia.talk.filters.base import Filter, apply_filters, choose, make_filters
+from tertulia.talk.filters.retrieval import CONSIDERED, MAX_CONSIDERED, choose_filtered
+from tertulia.talk.generation import CUT, DrawnCandidates, FilterPolicy
 from tertulia.talk.spec import make_bot
 
 PARTNER, BOT = "partner", "bot"
 PEOPLE = "people"
-JUDGE_ERROR, FILTER_ERROR = 0.05, 0.03
-"""Shares of people's own replies, in the training split, that the judge may blame and the filter's model may drop."""
+JUDGE_ERROR, SURE_ERROR, FILTER_ERROR = 0.05, 0.02, 0.03
+"""Shares of people's own replies, in the training split, that the judge may blame (and if it has to be surer), and that
+the filter's model may drop."""
 SLOW = 60
 """Questions that generative bots get at most."""
-CANDIDATES = 50
-"""Candidates of bots that choose among given replies."""
+READ = 60
+"""Questions whose replies are written out to be read."""
+THRESHOLD_SHARE = 10
+"""One training dialogue in so many is for thresholds."""
+FORM = make_filters("empty,safety")
+"""Filters that bots that write have in any case."""
 
 
 class Judge(NamedTuple):
@@ -141,47 +154,148 @@ def _question(fact: Fact, sentence: str, rng: random.Random) -> str | None:
 
 
 class TimedReply(NamedTuple):
-    """A reply and the CPU seconds it took."""
+    """A reply, the CPU seconds it took, and how often more candidates were looked for."""
 
     text: str
     seconds: float
+    redraws: int
 
 
 class Drawn(NamedTuple):
-    """The candidates for a question, the best first, and the CPU seconds that they took."""
+    """The candidates of one round, the best first, and the CPU seconds that they took."""
 
     candidates: list[Candidate]
     seconds: float
 
 
-def draw(spec: str, bot: Bot, questions: Sequence[Question], file: Path | None) -> list[Drawn]:
-    """Candidates for each question; kept in a file, if one is given, as generating them takes long."""
-    rows = [json.loads(line) for line in file.read_text().splitlines()] if file and file.exists() else []
-    kept = {(row["bot"], row["question"], row["persona"]): row for row in rows}
-    drawn = []
-    for i, question in enumerate(questions):
-        key = (spec, question.text, " ".join(question.persona.sentences))
-        if key not in kept:
-            start = time.process_time()
-            reply = bot.reply([replace(question.ask, seed=i)])[0]
-            candidates = [[c.text, c.score] for c in reply.candidates] or [[reply.text, None]]
-            row = dict(zip(("bot", "question", "persona"), key, strict=True))
-            kept[key] = row | {"candidates": candidates, "seconds": time.process_time() - start}
-            if file:
-                with file.open("a") as out:
-                    out.write(json.dumps(kept[key]) + "\n")
-        row = kept[key]
-        drawn.append(Drawn([Candidate(text, score) for text, score in row["candidates"]], row["seconds"]))
-    return drawn
+class Source(Protocol):
+    """Where a bot's candidates come from."""
+
+    def draw(self, question: Question, seed: int, round_: int) -> Drawn:
+        """Those of a round: the first ones, or what comes after the rounds before."""
+        ...
+
+    def say(
+        self, question: Question, filters: Sequence[Filter], rounds: Iterator[Drawn], *, again: bool
+    ) -> tuple[str, int]:
+        """What the bot says with these filters, taking more rounds as it does in a chat; and how many more it took."""
+        ...
 
 
-def chosen(drawn: Sequence[Drawn], questions: Sequence[Question], filters: Sequence[Filter]) -> list[TimedReply]:
-    """What a bot says with these filters."""
-    replies = []
-    for question, one in zip(questions, drawn, strict=True):
+class Pool:
+    """Of a bot that chooses: the best candidates, then those that come after them."""
+
+    def __init__(self, spec: str) -> None:
+        self.bot = make_bot(with_option(spec, f"candidates={MAX_CONSIDERED}"))
+
+    def draw(self, question: Question, seed: int, round_: int) -> Drawn:
+        """The first 50 that the bot may use, or the others."""
         start = time.process_time()
-        choice = choose(apply_filters(filters, question.ask, one.candidates), fallback="")
-        replies.append(TimedReply(choice.text, one.seconds + time.process_time() - start))
+        candidates = self.bot.reply([replace(question.ask, seed=seed)])[0].candidates
+        allowed = [c for c in candidates if c.dropped is None]
+        part = allowed[:CONSIDERED] if round_ == 0 else allowed[CONSIDERED:]
+        return Drawn(part, time.process_time() - start)
+
+    def say(
+        self, question: Question, filters: Sequence[Filter], rounds: Iterator[Drawn], *, again: bool
+    ) -> tuple[str, int]:
+        """As `choose_filtered` does."""
+        given = (one.candidates for one in islice(rounds, 2 if again else 1))
+        choice, _, redraws = choose_filtered(filters, question.ask, given, listed=1)
+        return choice.text, redraws
+
+
+class Samples:
+    """Of a bot that writes: its first samples, then those that it would draw again."""
+
+    def __init__(self, spec: str) -> None:
+        bot = make_bot(spec)
+        assert isinstance(bot, BaseGenerativeBot), f"{spec} does not write"
+        self.bot = bot
+
+    def draw(self, question: Question, seed: int, round_: int) -> Drawn:
+        """As many samples as the bot draws at once."""
+        start = time.process_time()
+        request, config, _ = self.bot.prepare(replace(question.ask, seed=seed))
+        (generations,) = decode(
+            self.bot.model,
+            [request.view],
+            config,
+            [seed],
+            prompt_tokens=[request.prompt_tokens],
+            first_sample=round_ * config.draws,
+        )
+        candidates = [Candidate(g.text, g.score, None if g.finished else CUT) for g in generations]
+        return Drawn(candidates, time.process_time() - start)
+
+    def say(
+        self, question: Question, filters: Sequence[Filter], rounds: Iterator[Drawn], *, again: bool
+    ) -> tuple[str, int]:
+        """As `DrawnCandidates` does."""
+        request, config, policy = self.bot.prepare(question.ask)
+        allowed = policy.redraws if again else 0
+        drawn = DrawnCandidates(request, config, FilterPolicy((*FORM, *filters), policy.fallback, 1, allowed))
+        while True:
+            new = next(rounds).candidates
+            drawn.add([Generation((), c.text, 0.0, 1, c.score or 0.0, c.dropped is None) for c in new])
+            if not drawn.wants_more:
+                reply = drawn.choose_reply(0.0, self.bot.model.tokenizer)
+                return reply.text, reply.redraws
+
+
+class KeptRounds:
+    """The rounds of a bot's candidates; kept in a file, if one is given, as generating them takes long."""
+
+    def __init__(self, spec: str, source: Source, file: Path | None) -> None:
+        self.spec, self.source, self.file = spec, source, file
+        rows = [json.loads(line) for line in file.read_text().splitlines()] if file and file.exists() else []
+        self._kept = {(row["question"], row["persona"], row["round"]): row for row in rows if row["bot"] == spec}
+
+    def rounds(self, question: Question, seed: int) -> Iterator[Drawn]:
+        """One after the other, as long as anybody wants more."""
+        persona = " ".join(question.persona.sentences)
+        for round_ in count():
+            key = (question.text, persona, round_)
+            if key not in self._kept:
+                drawn = self.source.draw(question, seed, round_)
+                row = {"bot": self.spec, "question": question.text, "persona": persona, "round": round_}
+                row |= {
+                    "candidates": [[c.text, c.score, c.dropped] for c in drawn.candidates],
+                    "seconds": drawn.seconds,
+                }
+                self._kept[key] = row
+                if self.file:
+                    with self.file.open("a") as out:
+                        out.write(json.dumps(row) + "\n")
+            row = self._kept[key]
+            yield Drawn([Candidate(*one) for one in row["candidates"]], row["seconds"])
+
+
+class Metered:
+    """Rounds that count the CPU seconds they took when they were drawn, instead of those that they take now."""
+
+    def __init__(self, rounds: Iterator[Drawn]) -> None:
+        self._rounds, self.seconds = rounds, 0.0
+
+    def __iter__(self) -> "Metered":
+        return self
+
+    def __next__(self) -> Drawn:
+        start = time.process_time()
+        drawn = next(self._rounds)
+        self.seconds += drawn.seconds - (time.process_time() - start)
+        return drawn
+
+
+def chosen(
+    kept: KeptRounds, questions: Sequence[Question], filters: Sequence[Filter], *, again: bool
+) -> list[TimedReply]:
+    """What a bot says with these filters, drawing again or not."""
+    replies = []
+    for i, question in enumerate(questions):
+        rounds, start = Metered(kept.rounds(question, i)), time.process_time()
+        text, redraws = kept.source.say(question, filters, rounds, again=again)
+        replies.append(TimedReply(text, rounds.seconds + time.process_time() - start, redraws))
     return replies
 
 
@@ -269,16 +383,20 @@ def judge_replies(
 
 
 def judge_bot(
-    spec: str,
+    kept: KeptRounds,
     own: Sequence[Question],
-    drawn: Sequence[Drawn],
-    filters: dict[str, Sequence[Filter]],
+    filters: dict[str, str],
     judges: dict[str, Judge],
     figures: dict[str, float],
-    show: int,
+    args: argparse.Namespace,
 ) -> None:
     """A bot's replies without a filter and with each, and what is left of the contradictions."""
-    replies = {"off": chosen(drawn, own, ())} | {name: chosen(drawn, own, on) for name, on in filters.items()}
+    spec = kept.spec
+    replies = {"off": chosen(kept, own, (), again=False)}
+    for name, on in filters.items():
+        if args.first_only:
+            replies[f"{name}, first only"] = chosen(kept, own, make_filters(on), again=False)
+        replies[name] = chosen(kept, own, make_filters(on), again=True)  # made anew: a model remembers what it has read
     without: dict[str, np.ndarray] = {}
     people = [" ".join(question.persona.sentences) for question in own]
     errors = {judge: figures.get(f"{PEOPLE}, {judge} contradicts", 0.0) for judge in judges}
@@ -287,6 +405,9 @@ def judge_bot(
         name = f"{Path(spec.partition('?')[0]).name}, filter {state}"
         seconds = sum(one.seconds for one in given) / max(1, len(given))
         contradicting = judge_replies(name, said, seconds, judges, figures)
+        if again := np.array([one.redraws for one in given]).astype(float).mean():
+            print(f"{'':<44}redraws a reply: {again:.3f}")
+            figures[f"{name} redraws"] = float(again)
         without = without or contradicting
         for judge, now in contradicting.items():
             if state != "off" and without[judge].any():
@@ -294,9 +415,45 @@ def judge_bot(
                 if error := errors[judge]:  # blamed of people's own replies: not all that is left is the bot's
                     net = left(now - error, without[judge] - error, people, f"{judge}, less {error:.3f}")
                     figures[f"{name}, {judge} left, less its error"] = net
-    for i, question in enumerate(own[:show]):
+    if args.blind:
+        read_blind(args.blind / Path(spec.partition("?")[0]).name, own[:READ], replies)
+    for i, question in enumerate(own[: args.show]):
         print(f"  {question.text}  ({question.sentence})")
         print("\n".join(f"    {state + ':':<16}{given[i].text}" for state, given in replies.items()))
+
+
+def read_blind(file: Path, own: Sequence[Question], replies: dict[str, list[TimedReply]]) -> None:
+    """Replies to read without knowing which is which, and, once verdicts on them have been written, what they say.
+
+    FILE.txt has the reply without the filter and the one with the last filter, as A and B in random order (once if they
+    are the same); FILE.key.json says which is which. FILE.verdicts.txt is for whoever reads: `7A` or `7AB` for each
+    reply that contradicts the persona, separated by white space.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    pair, rng, lines = ("off", list(replies)[-1]), random.Random(f"blind {file.name}"), []
+    key = [rng.sample(pair, 2) for _ in own]
+    for i, (question, order) in enumerate(zip(own, key, strict=True)):
+        texts = [replies[state][i].text for state in order]
+        lines += [f"{i}. {question.text}  ({' '.join(question.persona.sentences)})"]
+        lines += [
+            f"    {'AB'[k] if len(set(texts)) > 1 else 'AB'}: {text}" for k, text in enumerate(dict.fromkeys(texts))
+        ]
+    file.with_suffix(".txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    file.with_suffix(".key.json").write_text(json.dumps(key), encoding="utf-8")
+    verdicts = file.with_suffix(".verdicts.txt")
+    if not verdicts.is_file():
+        return
+    blamed = {
+        (int(v.rstrip("AB")), side)
+        for v in verdicts.read_text(encoding="utf-8").split()
+        for side in v.lstrip("0123456789")
+    }
+    sides = {state: ["AB"[order.index(state)] for order in key] for state in pair}
+    given = {
+        state: np.array([float((i, side) in blamed) for i, side in enumerate(own_)]) for state, own_ in sides.items()
+    }
+    print(f"{'':<44}by reading {len(own)}: {' and '.join(f'{state} {int(v.sum())}' for state, v in given.items())}")
+    left(given[pair[1]], given["off"], [" ".join(q.persona.sentences) for q in own], "reader")
 
 
 def left(now: np.ndarray, without: np.ndarray, people: Sequence[str], judge: str) -> float:
@@ -313,6 +470,11 @@ def ratio_interval(top: np.ndarray, bottom: np.ndarray, clusters: Sequence[str])
     draws = np.random.default_rng(0).multinomial(len(names), np.full(len(names), 1 / len(names)), size=1000)[:, codes]
     low, high = np.quantile((draws @ top) / np.maximum(draws @ bottom, 1e-9), (0.025, 0.975))
     return float(low), float(high)
+
+
+def sets_threshold(dialogue: Dialogue) -> bool:
+    """Whether a dialogue of the training split is for thresholds; no model may learn from these."""
+    return int(fingerprint([dialogue.id, "threshold"]), 16) % THRESHOLD_SHARE == 0
 
 
 def of_people(dialogues: Sequence[Dialogue], count: int) -> list[Claim]:
@@ -388,6 +550,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--train-n", type=int, default=300, help="replies of people to choose thresholds on")
     parser.add_argument("--rank-n", type=int, default=300, help="ranking tasks")
     parser.add_argument("--replies", type=Path, help="a file to keep candidates in, and to take them from")
+    parser.add_argument("--first-only", action="store_true", help="also without looking for more candidates")
+    parser.add_argument("--blind", type=Path, help="a folder for replies to read without knowing which is which")
     parser.add_argument("--show", type=int, default=0, help="print so many questions, with the replies")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="few questions and pairs")
@@ -399,21 +563,23 @@ def main() -> None:
     figures: dict[str, float] = {}
     dialogues = list(load_dialogues(args.data, split="valid"))
     personas = [persona for dialogue in dialogues for persona in dialogue.personas.values()]
-    count = 20 if args.quick else args.n
-    questions = make_questions([*personas, *sample.personas()], args.skip + count, args.seed)[args.skip :]
+    wanted = 20 if args.quick else args.n
+    questions = make_questions([*personas, *sample.personas()], args.skip + wanted, args.seed)[args.skip :]
     for question in questions[: args.show]:
         print(f"{question.kind:<10}{question.text:<50}{question.sentence}")
-    judges, filters = {"rules": Judge(load_consistency("rules"))}, {"rules": make_filters("consistent")}
-    people = of_people(list(load_dialogues(args.data, split="train")), args.train_n) if args.judge or args.model else []
+    judges, filters = {"rules": Judge(load_consistency("rules"))}, {"rules": "consistent"}
+    training = filter(sets_threshold, load_dialogues(args.data, split="train")) if args.judge or args.model else ()
+    people = of_people(list(training), args.train_n)
     if args.judge:
-        trained = load_consistency(args.judge)
-        limit = threshold_for(trained, people, JUDGE_ERROR, related_only=False)
-        judges["trained judge"] = Judge(trained, limit)
-        figures["judge threshold"] = limit
+        trained = Remembering(load_consistency(args.judge), size=10**6)
+        for error in (JUDGE_ERROR, SURE_ERROR):
+            limit = threshold_for(trained, people, error, related_only=False)
+            judges[f"judge {error:.0%}"] = Judge(trained, limit)
+            figures[f"judge {error:.0%} threshold"] = limit
     if args.model:
         limit = threshold_for(load_consistency(args.model), people, FILTER_ERROR, related_only=True)
         path = str(Path(args.model).resolve()).replace(",", "%2C").replace(":", "%3A")
-        filters["rules+model"] = make_filters(f"consistent:classifier=rules+{path}:model_threshold={limit}")
+        filters["rules+model"] = f"consistent:classifier=rules+{path}:model_threshold={limit}"
         figures["filter threshold"] = limit
     if args.pairs:
         models = {name: judge.classifier for name, judge in judges.items()}
@@ -423,13 +589,13 @@ def main() -> None:
     print(f"\n{'':<44}{'judge':<16}{'contradicts':>24}{'uses persona':>24}{'CPU s':>9}")
     judge_replies(PEOPLE, of_people(dialogues, args.people_n), 0.0, judges, figures)
     for spec in args.bot:
-        bot = make_bot(with_option(spec, f"candidates={CANDIDATES}"))
-        judge_bot(spec, questions, draw(spec, bot, questions, args.replies), filters, judges, figures, args.show)
-        for name, on in filters.items() if isinstance(bot, RankingBot) else ():
-            judge_ranking(name, bot, dialogues, on, 20 if args.quick else args.rank_n, figures)
+        pool = Pool(spec)
+        judge_bot(KeptRounds(spec, pool, args.replies), questions, filters, judges, figures, args)
+        for name, on in filters.items() if isinstance(pool.bot, RankingBot) else ():
+            judge_ranking(name, pool.bot, dialogues, make_filters(on), 20 if args.quick else args.rank_n, figures)
     for spec in args.generator:
-        own = questions[: args.slow_n]
-        judge_bot(spec, own, draw(spec, make_bot(spec), own, args.replies), filters, judges, figures, args.show)
+        kept = KeptRounds(spec, Samples(spec), args.replies)
+        judge_bot(kept, questions[: args.slow_n], filters, judges, figures, args)
     settings = {"n": len(questions), "seed": args.seed, "bots": [*args.bot, *args.generator], "quick": args.quick}
     finish("consistency", figures, settings | {"slow_n": args.slow_n, "judge_error": JUDGE_ERROR})
 

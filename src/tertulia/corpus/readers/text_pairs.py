@@ -34,6 +34,7 @@ _NLI: Final[dict[str, tuple[CoarseLabel, ...]]] = {
     "contradictory": ("contradiction",),
     "negative": ("contradiction",),
     "not entailment": ("neutral", "contradiction"),
+    "not contradiction": ("entailment", "neutral"),
 }
 _NUMBERS: Final = {"0": "entailment", "1": "neutral", "2": "contradiction"}
 _TWO_NUMBERS: Final = {"0": "entailment", "1": "not entailment"}
@@ -112,11 +113,13 @@ def _rows(lines: Iterable[str], head: str) -> Iterator[Record]:
 def nli_labels(pairs: Iterable[LabelledPair]) -> list[tuple[CoarseLabel, ...]]:
     """For the pairs of one file, the labels of inference that each may have: usually one.
 
-    "Not entailment" (RTE) allows two. Numbers are 0 entailment, 1 neutral, 2 contradiction, or, in a file that has
-    only 0 and 1, 1 not entailment. BEGIN's labels are mapped to theirs.
+    "Not entailment" (RTE) and "not contradiction" allow two. Numbers are 0 entailment, 1 neutral, 2 contradiction, or,
+    in a file that has only 0 and 1, 1 not entailment. BEGIN's labels are mapped to theirs.
 
     >>> nli_labels([LabelledPair("", "", label) for label in ("Positive", "not_entailment", "off-topic")])
     [('entailment',), ('neutral', 'contradiction'), ('neutral',)]
+    >>> nli_labels([LabelledPair("", "", "not contradiction")])
+    [('entailment', 'neutral')]
     >>> nli_labels([LabelledPair("", "", label) for label in "01"])
     [('entailment',), ('neutral', 'contradiction')]
     """
@@ -133,5 +136,5 @@ def _nli_label(pair: LabelledPair, numbers: dict[str, str]) -> tuple[CoarseLabel
         return (COARSE[label],)
     raise DataError(
         f"{pair.source}: unknown label {pair.label!r}.",
-        hint=f"Expected {', '.join(COARSE_LABELS)}, not entailment, 0, 1 or 2, or a label of BEGIN.",
+        hint=f"Expected {', '.join(COARSE_LABELS)}, not entailment, not contradiction, 0, 1 or 2, or a label of BEGIN.",
     )
