@@ -6,6 +6,8 @@ ARGS ?=
 PIP := $(BIN)/python -m pip install --disable-pip-version-check -q
 # A pip older than 23.1 cannot build this package; the one that comes with Python 3.11 can be that old.
 NEW_PIP := 'pip>=23.1'
+# Tests start hundreds of programs. Where this is set, each of them would compile our modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test test-capabilities capability-avx2 capability-default check beside static format lint types \
   imports docs clean constraints
