@@ -87,14 +87,18 @@ class Count:
 
 
 class Nap:
-    """Replies in one piece, after as many seconds as the message says."""
+    """Replies in one piece, after as many seconds as the message says, or when the file that it names is there."""
 
     spec = "nap"
     summary = "Sleeps first."
     traits = BotTraits(parallel=4)
 
     def reply(self, asks: Sequence[Ask], /) -> list[Reply]:
-        time.sleep(max(float(ask.last) for ask in asks))
+        for ask in asks:
+            if "/" in ask.last:
+                wait_for(Path(ask.last).exists)
+            else:
+                time.sleep(float(ask.last))
         return [Reply("Good morning.", Provenance(self.spec)) for _ in asks]
 
 
@@ -224,7 +228,7 @@ def visitor() -> Iterator[Callable[[str], Page]]:
         page.http.close()
 
 
-def wait_for(true: Callable[[], bool], seconds: float = 5.0) -> None:
+def wait_for(true: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, "the condition never became true"

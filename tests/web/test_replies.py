@@ -3,7 +3,6 @@
 import json
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -121,9 +120,7 @@ def test_several_clients_see_the_same_reply(page: Any) -> None:
 def test_stop_ends_a_stream(page: Any) -> None:
     conversation = page.begin("count")
     until(page, conversation, "piece", text="500 0.02", key="k")
-    began = time.monotonic()
     stopped = page.post(conversation, "stop").json()
-    assert time.monotonic() - began < 8  # all 500 take ten seconds
     assert stopped["status"] == "stopped"
     assert stopped["text"].startswith("1 ")
     assert not stopped["text"].endswith("500 ")
@@ -140,14 +137,13 @@ def test_other_clients_see_the_stop(page: Any) -> None:
     assert rest[-1] == ("done", stopped)
 
 
-def test_stop_does_not_wait_for_a_bot_that_cannot_stop(page: Any) -> None:
+def test_stop_does_not_wait_for_a_bot_that_cannot_stop(page: Any, tmp_path: Path) -> None:
     conversation = page.begin("nap")
-    began = time.monotonic()
-    until(page, conversation, "start", text="3", key="k")
-    stopped = page.post(conversation, "stop").json()
-    assert time.monotonic() - began < 3
+    until(page, conversation, "start", text=f"{tmp_path}/awake", key="k")
+    stopped = page.post(conversation, "stop").json()  # the bot sleeps on
     assert (stopped["status"], stopped["text"]) == ("stopped", "")
-    time.sleep(began + 3.5 - time.monotonic())
+    (tmp_path / "awake").touch()
+    page.say(page.begin("nap"), "0.5")
     assert last(page, conversation) == stopped  # the late reply changes nothing
 
 
@@ -204,17 +200,15 @@ def test_undo_removes_the_last_exchange(page: Any) -> None:
 
 def test_undo_and_erase_stop_a_pending_reply(page: Any) -> None:
     conversation = page.begin("count")
-    until(page, conversation, "piece", text="500 0.02", key="k")
+    hours = "900000 0.02"
+    until(page, conversation, "piece", text=hours, key="k")
     assert page.post(conversation, "undo").json()["turns"] == []
-    until(page, conversation, "piece", text="500 0.02", key="k2")
+    until(page, conversation, "piece", text=hours, key="k2")
     assert page.http.delete(f"/api/conversations/{conversation}").status_code == 204
     conversation = page.begin("count")
-    until(page, conversation, "piece", text="500 0.02", key="k")
+    until(page, conversation, "piece", text=hours, key="k")
     assert page.http.delete("/api/me").json()["erased"] == 1
-    # the bot is free again at once, or this would wait for three times ten seconds
-    began = time.monotonic()
-    page.say(page.begin("count"), "2 0")
-    assert time.monotonic() - began < 9
+    assert page.say(page.begin("count"), "2 0")["bot"]["text"] == "1 2 "  # the bot is free again
 
 
 def test_a_second_message_may_come_before_the_first_reply(page: Any) -> None:
@@ -251,25 +245,24 @@ def test_a_reply_longer_than_the_grace_period_is_stored_as_far_as_it_got(
         begun = threading.Event()
 
         def watch() -> None:
-            for event in page.stream(conversation, text="200 0.05", key="k"):
+            for event in page.stream(conversation, text="900000 0.05", key="k"):
                 seen.append(event)
                 begun.set()
 
         watcher = threading.Thread(target=watch)
         watcher.start()
         assert begun.wait(20)
-        began = time.monotonic()
-    watcher.join(20)
-    assert time.monotonic() - began < 8  # the whole reply takes ten seconds
+    watcher.join(60)
+    assert not watcher.is_alive()
     assert (seen[-1][0], seen[-1][1]["status"]) == ("done", "stopped")  # connected clients see the end
     with serve(tmp_path / "chat.db") as url:
         again = visitor(url)
         again.http.cookies = page.http.cookies
         assert last(again, conversation) == seen[-1][1]
-        assert again.post(conversation, text="200 0.05", key="k").json()["bot"] == seen[-1][1]
+        assert again.post(conversation, text="900000 0.05", key="k").json()["bot"] == seen[-1][1]
         again.http.patch(f"/api/conversations/{conversation}", json={"bot": "echo"})
         created = again.post(conversation, "regenerate", key="again").json()["bot"]
-        assert (created["status"], created["text"], created["attempts"]) == ("done", "200 0.05", 2)
+        assert (created["status"], created["text"], created["attempts"]) == ("done", "900000 0.05", 2)
 
 
 def test_a_full_queue_refuses_before_anything_is_stored(serve: Any, visitor: Any, tmp_path: Path) -> None:
@@ -303,16 +296,15 @@ def test_many_concurrent_visitors_get_all_their_replies(serve: Any, visitor: Any
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_one_slow_bot_does_not_slow_the_others(page: Any, stream: bool) -> None:
+def test_one_slow_bot_does_not_slow_the_others(page: Any, stream: bool, tmp_path: Path) -> None:
     slow, quick = page.begin("nap"), page.begin("echo")
-    until(page, slow, "start", text="10", key="k")
-    began = time.monotonic()
+    until(page, slow, "start", text=f"{tmp_path}/awake", key="k")
     if stream:
         assert list(page.stream(quick, text="hi", key="k"))[-1][1]["text"] == "hi"
     else:
         page.say(quick, "hi")
-    assert time.monotonic() - began < 8
-    page.post(slow, "stop")
+    assert last(page, slow)["status"] == "pending"
+    (tmp_path / "awake").touch()
 
 
 @pytest.fixture
