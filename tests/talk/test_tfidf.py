@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from tertulia import __version__, sample
 from tertulia.core.dialogue import Dialogue, Persona, Turn
@@ -13,8 +14,9 @@ from tertulia.core.errors import ConfigError, DamagedLine, DataError
 from tertulia.core.reply import Ask, Reply
 from tertulia.corpus.load import save_dialogues
 from tertulia.talk.bot import RankingBot
+from tertulia.talk.bots import tfidf
 from tertulia.talk.bots.tfidf import TfidfBot, TfidfOptions, _best_first
-from tertulia.talk.repetition import SaidTexts
+from tertulia.talk.repetition import SaidTexts, text_key
 from tertulia.talk.spec import make_bot
 from tertulia.talk.tfidf_index import TfidfIndex
 
@@ -117,17 +119,16 @@ def test_ties_are_broken_by_the_seed_and_not_by_the_order_of_the_data(bot: Tfidf
 def test_the_best_come_first_and_ties_in_the_order_of_the_numbers_of_the_seed(size: int, values: int) -> None:
     data = np.random.default_rng(size + values)
     scores = np.maximum(data.integers(-values, values, size) / values, 0.0)
-    parts = [(list(part.rows), part.is_first) for part in _best_first(scores, 7, np.zeros(0, np.int64))]
-    assert [is_first for _, is_first in parts] == [True] + [False] * (len(parts) - 1)
-    assert sorted(row for rows, _ in parts for row, _ in rows) == np.flatnonzero(scores).tolist(), "each one once"
-    numbers, bound = np.random.default_rng(7), np.inf
-    for rows, _ in parts:
-        indices = sorted(row for row, _ in rows)
-        number_of = dict(zip(indices, numbers.random(len(indices)).tolist(), strict=True))
-        by_hand = sorted(((row, scores[row]) for row in indices), key=lambda pair: (-pair[1], number_of[pair[0]]))
-        assert rows == by_hand
-        assert all(score < bound for _, score in rows), "those as good as the last one are in the same part"
-        bound = min((score for _, score in rows), default=0.0)
+    rows = sorted(np.flatnonzero(scores).tolist(), key=lambda row: -scores[row])
+    by_hand: list[tuple[int, float]] = []
+    count = 100
+    while rows:  # in parts; those as good as the last one are in the same part
+        part = sorted(row for row in rows if scores[row] >= scores[rows[:count][-1]])
+        number_of = dict(zip(part, np.random.default_rng(7).random(len(part)).tolist(), strict=True))
+        part.sort(key=lambda row: (-scores[row], number_of[row]))
+        by_hand += [(row, scores[row]) for row in part]
+        rows, count = rows[len(part) :], 4 * count
+    assert list(_best_first(scores, 7)) == by_hand
 
 
 def test_without_ties_no_random_numbers_are_drawn(bot: TfidfBot, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,7 +325,29 @@ def test_what_was_said_is_remembered_as_long_as_the_turns_are_the_same() -> None
     assert said.of(Dialogue("d", tuple(turns))).keys == {"one", "two"}, "another conversation has taken its place"
 
 
-class CountedKeys(list[str | None]):
+def test_the_rows_of_what_was_said_are_those_of_the_turns_in_their_order() -> None:
+    said, turns = SaidTexts({"one": [7, 3], "two": [5]}), (Turn("ana", "Two!"), Turn("bot", "One."))
+    assert said.of(Dialogue("d", turns[:1])).rows.tolist() == [5]
+    assert said.of(Dialogue("d", (*turns, Turn("ana", "one?"), Turn("bot", "Three.")))).rows.tolist() == [5, 7, 3]
+    assert said.of(Dialogue("d", turns[1:])).rows.tolist() == [7, 3], "another conversation by the same name"
+
+
+def test_used_replies_are_listed_only_if_they_are_as_good_as_the_others(bot: TfidfBot) -> None:
+    one = TfidfBot(bot.index, TfidfOptions(candidates=1))
+    listed = reply_to(one, ask("hm", "I bake my own", "do you like the sea")).candidates
+    assert [(c.text, c.dropped) for c in listed] == [("I sail every week", None)]
+    listed = reply_to(one, ask("hm", "with milk please", "shall we have tea")).candidates
+    assert [(c.text, c.dropped is None) for c in listed] == [("rather some coffee", True), ("with milk please", False)]
+
+
+def test_of_equal_replies_that_were_all_used_the_first_one_is_repeated(bot: TfidfBot) -> None:
+    replies = ["rather some coffee", "with milk please"]
+    for used in (replies, replies[::-1]):
+        texts = {reply_to(bot, ask(used[0], "so", used[1], "shall we have tea", seed=s)).text for s in range(9)}
+        assert texts == {used[0]}
+
+
+class CountedKeys(list[str]):
     """The keys of a bot's replies, and how many were looked at."""
 
     looked_at = 0
@@ -335,20 +358,44 @@ class CountedKeys(list[str | None]):
 
 
 def test_a_long_conversation_is_not_looked_through_and_what_is_remembered_of_it_changes_no_reply(
-    sample_bot: TfidfBot,
+    sample_bot: TfidfBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bot, turns, counts = TfidfBot(sample_bot.index), (), []
+    bot = TfidfBot(sample_bot.index)
+    turns: tuple[Turn, ...] = ()
+    looked_at: list[int] = []
+    split: list[int] = []
     bot._keys = keys = CountedKeys(bot._keys)
+
+    def counted(values: NDArray[np.float64], count: int) -> NDArray[np.bool_]:
+        split[-1] += len(values)
+        return is_best(values, count)
+
+    is_best = tfidf._is_best
+    monkeypatch.setattr(tfidf, "_is_best", counted)
     texts = ["do you have any pets", "i burnt the rice again", "what did you do at the weekend?", "hello"]
-    for number in range(400):
+    for number in range(600):
         # As from the server, the message is another object when it is a part of the context.
         asked = Ask(Dialogue("d", (*turns, Turn("user", f"{texts[number % 4]} ({number})"))), "bot", seed=number)
         keys.looked_at = 0
+        split.append(0)
         reply = reply_to(bot, asked)
-        counts.append(keys.looked_at)
-        if number % 40 == 39:
+        looked_at.append(keys.looked_at)
+        if number % 40 < 4:
+            split.append(0)
             forgetful = reply_to(TfidfBot(sample_bot.index), asked)
             assert (reply.text, reply.candidates) == (forgetful.text, forgetful.candidates)
+            split.pop()
+            assert (reply.score, reply.note) == best_unused(bot, asked)
         turns += (Turn("user", asked.last), Turn("bot", reply.text))
-    assert len({turn.text for turn in turns if turn.speaker == "bot"}) > 300, "few replies begin with a greeting"
-    assert sum(counts[-100:]) < 200 * 100, "two hundred replies were used for each of the messages"
+    assert len({turn.text for turn in turns if turn.speaker == "bot"}) > 450, "few replies begin with a greeting"
+    assert sum(looked_at[-100:]) < 30 * 100, "a hundred and more replies were used for each of the messages"
+    assert sum(split[-100:]) <= sum(split[:100]), "the best rows are told from the others once"
+
+
+def best_unused(bot: TfidfBot, asked: Ask) -> tuple[float, str | None]:
+    """The score and the note of the right reply, by looking at everything."""
+    used = {text_key(turn.text) for turn in asked.dialogue.turns}
+    is_used = [text_key(bot.index.pairs[pair].reply) in used for pair in bot.index.pair_of]
+    scores = bot.index.search(bot.index.query(asked.last))
+    best = max(score for score, its_used in zip(scores.tolist(), is_used, strict=True) if not its_used)
+    return (best, None) if best else (scores.max(), "every similar reply was used already: repeated one")

@@ -2,7 +2,7 @@
 conversation."""
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from threading import Lock
@@ -67,15 +67,14 @@ class UsedTexts:
     keys: set[str] = field(default_factory=set)
     """The text keys of its turns."""
     rows: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    """The rows of a bot's index that are known to lead to one of them, for the bot to add to: it need not look at these
-    again. There may be more."""
+    """The rows of a bot's index that lead to one of them."""
 
 
 class SaidTexts:
     """What recent conversations have used up, so that a long one is not gone through for every message.
 
     A conversation goes on where it was if it begins with the same turns; those that are the same objects are compared
-    in no time. Thread-safe.
+    in no time. What is kept only saves work: the turns alone say what was used. Thread-safe.
 
     >>> from tertulia.core.dialogue import Dialogue, Turn
     >>> said, first = SaidTexts(), Turn("ana", "Hi!")
@@ -85,7 +84,10 @@ class SaidTexts:
     ['hello', 'hi']
     """
 
-    def __init__(self, max_conversations: int = 1000) -> None:
+    def __init__(
+        self, rows_by_key: Mapping[str, Sequence[int]] | None = None, *, max_conversations: int = 1000
+    ) -> None:
+        self._rows_by_key = rows_by_key or {}
         self._max = max_conversations
         self._kept: OrderedDict[str, tuple[tuple[Turn, ...], UsedTexts]] = OrderedDict()
         self._lock = Lock()
@@ -99,7 +101,13 @@ class SaidTexts:
             # The last one differs most often.
             if said is None or turns[count - 1 : count] != before[-1:] or turns[:count] != before:
                 said, count = UsedTexts(), 0
-            said.keys.update([text_key(turn.text) for turn in turns[count:]])
+            rows: list[int] = []
+            for turn in turns[count:]:
+                if (key := text_key(turn.text)) not in said.keys:
+                    said.keys.add(key)
+                    rows += self._rows_by_key.get(key, ())
+            if rows:
+                said.rows = np.concatenate([said.rows, rows])
             self._kept[dialogue.id] = turns, said
             if len(self._kept) > self._max:
                 self._kept.popitem(last=False)

@@ -8,7 +8,7 @@ baseline of the Ubuntu Dialogue Corpus (arXiv 1506.08909).
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from pathlib import Path
@@ -27,13 +27,11 @@ from tertulia.corpus.load import SAMPLE, load_dialogues
 from tertulia.talk.bot import BotTraits
 from tertulia.talk.filters.base import NONE, make_filters
 from tertulia.talk.filters.retrieval import CONSIDERED, MAX_CONSIDERED, choose_filtered
-from tertulia.talk.repetition import SAID, SaidTexts, UsedTexts, evidence_candidates, persona_sentences, text_key
+from tertulia.talk.repetition import SAID, SaidTexts, evidence_candidates, persona_sentences, text_key
 from tertulia.talk.tfidf_index import Query, TfidfIndex, mixed
 
 HEAD = 100
 """How many of the most similar rows are sorted first."""
-NEAR = 21 * HEAD
-"""How many of them are told from the others first: in a long conversation, later parts are mostly among these, too."""
 TRAIN, ALL = "train", "all"
 DRAWS = 20
 """How often a random reply is drawn before all are looked through for one that was not used."""
@@ -79,8 +77,8 @@ class TfidfBot:
         self.index = index
         self.options = options or TfidfOptions()
         self.filters = make_filters(self.options.filters)
-        self._said = SaidTexts()
-        self._keys: list[str | None] = [None] * len(index.pairs)
+        self._keys = [text_key(pair.reply) for pair in index.pairs]
+        self._said = SaidTexts(self._rows_by_key())
         self._settings = self.options.model_dump()
         self.spec = spec
         self.traits = BotTraits(reads_evidence=self.options.evidence, instant=self._is_instant())
@@ -94,6 +92,13 @@ class TfidfBot:
         """Whether a search of this index for a short text takes less than a millisecond, whatever the text."""
         asks_more = self.options.context == "all" or self.options.evidence or bool(self.filters)
         return not asks_more and len(self.index.pair_of) <= INSTANT_ROWS
+
+    def _rows_by_key(self) -> dict[str, list[int]]:
+        """The rows of the index that lead to each reply."""
+        rows: dict[str, list[int]] = {}
+        for row, pair in enumerate(self.index.pair_of):
+            rows.setdefault(self._keys[pair], []).append(row)
+        return rows
 
     @classmethod
     def build(cls, target: str, options: TfidfOptions, /) -> Self:
@@ -148,15 +153,20 @@ class TfidfBot:
             return self._draw(ask.seed, self.index.openers, used, note="opened the conversation")
         from_evidence = self._from_evidence(ask, query, used) if self.options.evidence else []
         scores = self.index.search(query)
+        used_rows = said.rows  # once: another message to the same conversation may add to it
+        used_scores = scores.take(used_rows)
+        scores[used_rows] = 0.0  # so that the best of the others are found at once, however many were used
         wanted = max(self.options.candidates, CONSIDERED) if self.filters else self.options.candidates
-        both = [*from_evidence, *self._candidates(scores, ask.seed, said, wanted)]
+        unused = self._distinct(_best_first(scores, ask.seed), wanted)
+        least = (unused[-1].score or 0.0) if len(unused) == wanted else 0.0
+        both = [*from_evidence, *unused, *self._dropped(used_rows, used_scores, least)]
         if not both:
             every, note = range(len(self.index.pairs)), "none of the words are in its data: drew a random reply"
             return self._draw(ask.seed, every, used, note=note)
         candidates = tuple(sorted(both, key=lambda candidate: -(candidate.score or 0.0)))
         fresh = [candidate for candidate in candidates if candidate.dropped is None]
         if self.filters:
-            rounds = self._rounds(candidates, scores, ask.seed, said)
+            rounds = self._rounds(candidates, scores, ask.seed)
             choice, listed, redraws = choose_filtered(self.filters, ask, rounds, listed=self.options.candidates)
             return _Choice(choice.text, choice.score, listed, choice.note, redraws)
         if not fresh:
@@ -166,55 +176,39 @@ class TfidfBot:
         return _Choice(chosen.text, chosen.score, candidates, None)
 
     def _rounds(
-        self, best: tuple[Candidate, ...], scores: NDArray[np.float64], seed: int, said: UsedTexts
+        self, best: tuple[Candidate, ...], scores: NDArray[np.float64], seed: int
     ) -> Iterator[tuple[Candidate, ...]]:
         """What filters see: the best candidates, and then those that come after them."""
         yield best
         seen = {candidate.text for candidate in best}
-        more = self._candidates(scores, seed, said, MAX_CONSIDERED)
-        yield tuple(one for one in more if one.dropped is None and one.text not in seen)
+        more = self._distinct(_best_first(scores, seed), MAX_CONSIDERED)
+        yield tuple(one for one in more if one.text not in seen)
 
-    def _candidates(self, scores: NDArray[np.float64], seed: int, said: UsedTexts, wanted: int) -> list[Candidate]:
-        """The best replies, without duplicates; those that the conversation contains already are dropped. None only if
-        no score is above 0.
+    def _dropped(self, rows: NDArray[np.int64], scores: NDArray[np.float64], least: float) -> list[Candidate]:
+        """Some of the best replies that the conversation contains already and that score `least` or more; of equal ones
+        those that were used first."""
+        order = (-scores).argsort(kind="stable")[: 4 * MAX_DROPPED]  # a reply may have several rows
+        best = zip(rows.take(order).tolist(), scores.take(order).tolist(), strict=True)
+        return self._distinct(((row, score) for row, score in best if score and score >= least), MAX_DROPPED, SAID)
 
-        Only the first part lists what was dropped. In a long conversation hundreds of the best were used: those in
-        later parts are noted in `said`, and never looked at again.
-        """
-        pair_of, key_of, used = self.index.pair_of, self._keys, said.keys
-        fresh: list[Candidate] = []
-        dropped: list[Candidate] = []
-        noted: list[int] = []
+    def _distinct(self, rows: Iterable[tuple[int, float]], count: int, dropped: str | None = None) -> list[Candidate]:
+        """The replies of the first rows, without duplicates."""
+        pair_of, key_of = self.index.pair_of, self._keys
+        candidates: list[Candidate] = []
         seen: set[str] = set()
-        for part in _best_first(scores, seed, said.rows):
-            for row, score in part.rows:
-                number = pair_of[row]
-                key = key_of[number] or self._key(number)
-                if key in used:
-                    if not part.is_first:
-                        noted.append(row)
-                    elif len(dropped) < MAX_DROPPED and key not in seen:
-                        seen.add(key)
-                        dropped.append(self._candidate(number, score, SAID))
-                elif key not in seen:
-                    seen.add(key)
-                    fresh.append(self._candidate(number, score, None))
-                    if len(fresh) == wanted:
-                        break
-            if len(fresh) == wanted:
-                break
-        if noted:
-            said.rows = np.concatenate([said.rows, noted])
-        return fresh + dropped
+        for row, score in rows:
+            number = pair_of[row]
+            key = key_of[number]
+            if key not in seen:
+                seen.add(key)
+                candidates.append(self._candidate(number, score, dropped))
+                if len(candidates) == count:
+                    break
+        return candidates
 
     def _candidate(self, pair: int, score: float, dropped: str | None) -> Candidate:
         _, reply, source = self.index.pairs[pair]
         return Candidate(reply, score, dropped, source)
-
-    def _key(self, pair: int) -> str:
-        """The key of a pair's reply, kept: in a long conversation the best replies are looked at again and again."""
-        key = self._keys[pair] = text_key(self.index.pairs[pair].reply)
-        return key
 
     def _from_evidence(self, ask: Ask, query: Query, used: AbstractSet[str]) -> list[Candidate]:
         """The sentences of the evidence that share a word with the query."""
@@ -252,44 +246,18 @@ def indexed_split(target: str, split: str = "") -> str | None:
     return TRAIN if folder.is_dir() and any(file.name.startswith(TRAIN) for file in folder.iterdir()) else None
 
 
-class _Part(NamedTuple):
-    rows: Iterator[tuple[int, float]]
-    """With their scores."""
-    is_first: bool
-
-
-def _best_first(scores: NDArray[np.float64], seed: int, used: NDArray[np.int64]) -> Iterator[_Part]:
-    """Indices of the scores above 0, descending, in parts; ties are in a random order by the seed, never in that of
-    the data. The first part has all of its indices, the others those that are not used.
+def _best_first(scores: NDArray[np.float64], seed: int) -> Iterator[tuple[int, float]]:
+    """Indices of the scores above 0 and these scores, descending; ties are in a random order by the seed, never in that
+    of the data.
 
     Callers rarely need more than the first few, so the rest is split and sorted only when it is reached.
     """
-    rows = (scores > 0).nonzero()[0]
-    values = scores.take(rows)
-    is_best = _is_best(values, HEAD)
-    first = rows.compress(is_best)
-    yield _Part(
-        _descending(first, values.compress(is_best), lambda: np.random.default_rng(seed).random(len(first))),
-        is_first=True,
-    )
-    if len(first) == len(rows):
-        return
-    is_near = _is_best(values, NEAR)
-    near, far = rows[is_near & ~is_best], rows[~is_near]
-    rng, size = np.random.default_rng(seed), HEAD
-    rng.random(len(first))  # the numbers of the first part
-    is_new = np.ones(len(scores), np.bool_)
-    is_new[used] = False
-    while len(near) or len(far):
-        if not len(near):
-            near, far = far, near
-        size *= 4
-        is_next = _is_best(scores[near], size)
-        part, near = near[is_next], near[~is_next]
-        ties = rng.random(len(part))[is_new[part]]  # the order does not depend on which are left out
-        part = part[is_new[part]]
-        order = np.lexsort((ties, -scores[part]))
-        yield _Part(zip(part[order].tolist(), scores[part[order]].tolist(), strict=True), is_first=False)
+    rows, size = (scores > 0).nonzero()[0], HEAD
+    while len(rows):
+        values = scores.take(rows)
+        is_best = _is_best(values, size)
+        yield from _descending(rows.compress(is_best), values.compress(is_best), seed)
+        rows, size = rows.compress(~is_best), 4 * size
 
 
 def _is_best(values: NDArray[np.float64], count: int) -> NDArray[np.bool_]:
@@ -302,10 +270,8 @@ def _is_best(values: NDArray[np.float64], count: int) -> NDArray[np.bool_]:
     return values >= least
 
 
-def _descending(
-    rows: NDArray[np.int64], scores: NDArray[np.float64], draw: Callable[[], NDArray[np.float64]]
-) -> Iterator[tuple[int, float]]:
-    """Rows and their scores, the best first, ties in the order of the numbers that `draw` gives, one for each row.
+def _descending(rows: NDArray[np.int64], scores: NDArray[np.float64], seed: int) -> Iterator[tuple[int, float]]:
+    """Rows and their scores, the best first, ties in the order of random numbers, one for each row.
 
     They are drawn only when a tie is reached: to seed a generator takes as long as to search.
     """
@@ -319,7 +285,7 @@ def _descending(
             end += 1
         equal = sorted_rows[start:end]
         if end - start > 1:
-            ties = draw() if ties is None else ties
+            ties = np.random.default_rng(seed).random(count) if ties is None else ties
             equal = rows.take(sorted(order[start:end].tolist(), key=ties.__getitem__)).tolist()
         for row in equal:
             yield row, score
