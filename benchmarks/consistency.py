@@ -6,9 +6,10 @@
 2. Bots: questions that a persona answers, made from its sentences by `QUESTIONS`; every bot gets them with the persona.
    The reply without the filter and those with it (rules; with `--model`, rules and that model) are chosen from the same
    first candidates; with the filter, bots may look for more as they do in a chat (`--first-only` also shows what they
-   say if not). Judged are replies against the whole persona: shares that contradict it and that speak from it, by the
-   rules and by the judge, which must be another model than the filter's. `--show` prints some to read; `--blind` writes
-   some out for a reader who shall not know which is which, and reports the reader's verdicts.
+   say if not), and bots that write may shorten what they wrote (`--whole` also shows what they say if not). Judged are
+   replies against the whole persona: shares that contradict it and that speak from it, by the rules and by the judge,
+   which must be another model than the filter's. `--show` prints some to read; `--blind` writes some out for a reader
+   who shall not know which is which, and reports the reader's verdicts.
    A classifier that is asked about every sentence and every premise errs often. So thresholds are chosen on replies of
    people in the training split (`--train-n`): the judge blames `JUDGE_ERROR` of these, or `SURE_ERROR`, and the
    filter's model drops `FILTER_ERROR`. The row of people says what they blame of people's replies in the validation
@@ -42,6 +43,7 @@ from tertulia.core.dialogue import Dialogue, Persona, Turn, exchanges
 from tertulia.core.fact_words import Fact, Kind
 from tertulia.core.facts import facts
 from tertulia.core.reply import Ask, Candidate
+from tertulia.core.text import words
 from tertulia.corpus.candidates import rank_tasks
 from tertulia.corpus.load import load_dialogues
 from tertulia.corpus.readers.text_pairs import nli_labels, read_labelled_pairs
@@ -54,7 +56,7 @@ from tertulia.talk.bot import RankingBot
 from tertulia.talk.bots.generative import BaseGenerativeBot
 from tertulia.talk.filters.base import Filter, apply_filters, choose, make_filters
 from tertulia.talk.filters.retrieval import CONSIDERED, MAX_CONSIDERED, choose_filtered
-from tertulia.talk.generation import CUT, DrawnCandidates, FilterPolicy
+from tertulia.talk.generation import CUT, DrawnCandidates
 from tertulia.talk.spec import make_bot
 
 PARTNER, BOT = "partner", "bot"
@@ -153,12 +155,42 @@ def _question(fact: Fact, sentence: str, rng: random.Random) -> str | None:
     return how(sentence) if callable(how) else rng.choice(how)
 
 
-class TimedReply(NamedTuple):
-    """A reply, the CPU seconds it took, and how often more candidates were looked for."""
+class Effort(NamedTuple):
+    """What a bot does where filters find no candidate good enough."""
+
+    again: bool = True
+    """It looks for more."""
+    shorten: bool = True
+    """If it writes, it offers the beginnings of what it wrote."""
+
+
+class Said(NamedTuple):
+    """What a bot says."""
 
     text: str
-    seconds: float
     redraws: int
+    """How often it looked for more candidates."""
+    shortened: bool = False
+    """Whether it is the beginning of what it wrote."""
+
+
+class TimedReply(NamedTuple):
+    """A reply, and the CPU seconds it took."""
+
+    said: Said
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        return self.said.text
+
+
+class Tokens(NamedTuple):
+    """What a candidate was written in: parts of it are scored by these."""
+
+    ids: list[int]
+    logprobs: list[float]
+    """The end token's, too."""
 
 
 class Drawn(NamedTuple):
@@ -166,6 +198,8 @@ class Drawn(NamedTuple):
 
     candidates: list[Candidate]
     seconds: float
+    tokens: Sequence[Tokens] = ()
+    """Of each candidate, for bots that write."""
 
 
 class Source(Protocol):
@@ -175,10 +209,8 @@ class Source(Protocol):
         """Those of a round: the first ones, or what comes after the rounds before."""
         ...
 
-    def say(
-        self, question: Question, filters: Sequence[Filter], rounds: Iterator[Drawn], *, again: bool
-    ) -> tuple[str, int]:
-        """What the bot says with these filters, taking more rounds as it does in a chat; and how many more it took."""
+    def say(self, question: Question, filters: Sequence[Filter], rounds: Iterator[Drawn], effort: Effort) -> Said:
+        """What the bot says with these filters, taking more rounds as it does in a chat."""
         ...
 
 
@@ -196,13 +228,11 @@ class Pool:
         part = allowed[:CONSIDERED] if round_ == 0 else allowed[CONSIDERED:]
         return Drawn(part, time.process_time() - start)
 
-    def say(
-        self, question: Question, filters: Sequence[Filter], rounds: Iterator[Drawn], *, again: bool
-    ) -> tuple[str, int]:
+    def say(self, question: Question, filters: Sequence[Filter], rounds: Iterator[Drawn], effort: Effort) -> Said:
         """As `choose_filtered` does."""
-        given = (one.candidates for one in islice(rounds, 2 if again else 1))
+        given = (one.candidates for one in islice(rounds, 2 if effort.again else 1))
         choice, _, redraws = choose_filtered(filters, question.ask, given, listed=1)
-        return choice.text, redraws
+        return Said(choice.text, redraws)
 
 
 class Samples:
@@ -226,21 +256,35 @@ class Samples:
             first_sample=round_ * config.draws,
         )
         candidates = [Candidate(g.text, g.score, None if g.finished else CUT) for g in generations]
-        return Drawn(candidates, time.process_time() - start)
+        tokens = [Tokens(list(g.tokens), list(g.logprobs)) for g in generations]
+        return Drawn(candidates, time.process_time() - start, tokens)
 
-    def say(
-        self, question: Question, filters: Sequence[Filter], rounds: Iterator[Drawn], *, again: bool
-    ) -> tuple[str, int]:
+    def say(self, question: Question, filters: Sequence[Filter], rounds: Iterator[Drawn], effort: Effort) -> Said:
         """As `DrawnCandidates` does."""
-        request, config, policy = self.bot.prepare(question.ask)
-        allowed = policy.redraws if again else 0
-        drawn = DrawnCandidates(request, config, FilterPolicy((*FORM, *filters), policy.fallback, 1, allowed))
+        request, config, own = self.bot.prepare(question.ask)
+        policy = replace(
+            own,
+            filters=(*FORM, *filters),
+            max_candidates=1,
+            redraws=own.redraws if effort.again else 0,
+            shorten=own.shorten and effort.shorten,
+        )
+        drawn = DrawnCandidates(request, config, policy, self.bot.model.tokenizer)
         while True:
-            new = next(rounds).candidates
-            drawn.add([Generation((), c.text, 0.0, 1, c.score or 0.0, c.dropped is None) for c in new])
+            new = next(rounds)
+            drawn.add([_generation(*pair) for pair in zip(new.candidates, new.tokens, strict=True)])
             if not drawn.wants_more:
-                reply = drawn.choose_reply(0.0, self.bot.model.tokenizer)
-                return reply.text, reply.redraws
+                reply = drawn.choose_reply(0.0)
+                shortened = any(one.note is not None for one in reply.candidates if one.text == reply.text)
+                return Said(reply.text, reply.redraws, shortened)
+
+
+def _generation(candidate: Candidate, tokens: Tokens) -> Generation:
+    """What a bot that writes had drawn."""
+    total, number = sum(tokens.logprobs), len(tokens.logprobs)
+    finished, score = candidate.dropped is None, candidate.score or 0.0
+    logprobs = tuple(tokens.logprobs)
+    return Generation(tuple(tokens.ids), candidate.text, total, number, score, finished, logprobs=logprobs)
 
 
 class KeptRounds:
@@ -262,13 +306,15 @@ class KeptRounds:
                 row |= {
                     "candidates": [[c.text, c.score, c.dropped] for c in drawn.candidates],
                     "seconds": drawn.seconds,
+                    "tokens": drawn.tokens,
                 }
                 self._kept[key] = row
                 if self.file:
                     with self.file.open("a") as out:
                         out.write(json.dumps(row) + "\n")
             row = self._kept[key]
-            yield Drawn([Candidate(*one) for one in row["candidates"]], row["seconds"])
+            tokens = [Tokens(*one) for one in row["tokens"]]
+            yield Drawn([Candidate(*one) for one in row["candidates"]], row["seconds"], tokens)
 
 
 class Metered:
@@ -288,14 +334,14 @@ class Metered:
 
 
 def chosen(
-    kept: KeptRounds, questions: Sequence[Question], filters: Sequence[Filter], *, again: bool
+    kept: KeptRounds, questions: Sequence[Question], filters: Sequence[Filter], effort: Effort
 ) -> list[TimedReply]:
-    """What a bot says with these filters, drawing again or not."""
+    """What a bot says with these filters."""
     replies = []
     for i, question in enumerate(questions):
         rounds, start = Metered(kept.rounds(question, i)), time.process_time()
-        text, redraws = kept.source.say(question, filters, rounds, again=again)
-        replies.append(TimedReply(text, rounds.seconds + time.process_time() - start, redraws))
+        said = kept.source.say(question, filters, rounds, effort)
+        replies.append(TimedReply(said, rounds.seconds + time.process_time() - start))
     return replies
 
 
@@ -392,11 +438,15 @@ def judge_bot(
 ) -> None:
     """A bot's replies without a filter and with each, and what is left of the contradictions."""
     spec = kept.spec
-    replies = {"off": chosen(kept, own, (), again=False)}
+    replies = {"off": chosen(kept, own, (), Effort(again=False))}
+    efforts = {", first only": Effort(again=False)} if args.first_only else {}
+    if args.whole and isinstance(kept.source, Samples):
+        efforts |= {
+            f"{less}, whole": effort._replace(shorten=False) for less, effort in ({"": Effort()} | efforts).items()
+        }
     for name, on in filters.items():
-        if args.first_only:
-            replies[f"{name}, first only"] = chosen(kept, own, make_filters(on), again=False)
-        replies[name] = chosen(kept, own, make_filters(on), again=True)  # made anew: a model remembers what it has read
+        for less, effort in (efforts | {"": Effort()}).items():  # filters made anew: a model remembers what it has read
+            replies[name + less] = chosen(kept, own, make_filters(on), effort)
     without: dict[str, np.ndarray] = {}
     people = [" ".join(question.persona.sentences) for question in own]
     errors = {judge: figures.get(f"{PEOPLE}, {judge} contradicts", 0.0) for judge in judges}
@@ -405,9 +455,13 @@ def judge_bot(
         name = f"{Path(spec.partition('?')[0]).name}, filter {state}"
         seconds = sum(one.seconds for one in given) / max(1, len(given))
         contradicting = judge_replies(name, said, seconds, judges, figures)
-        if again := np.array([one.redraws for one in given]).astype(float).mean():
-            print(f"{'':<44}redraws a reply: {again:.3f}")
-            figures[f"{name} redraws"] = float(again)
+        form = {
+            "redraws a reply": np.mean([one.said.redraws for one in given]),
+            "shortened": np.mean([one.said.shortened for one in given]),
+            "words": np.mean([len(words(one.text)) for one in given]),
+        }
+        print(f"{'':<44}{', '.join(f'{what}: {value:.3f}' for what, value in form.items())}")
+        figures |= {f"{name} {what}": float(value) for what, value in form.items()}
         without = without or contradicting
         for judge, now in contradicting.items():
             if state != "off" and without[judge].any():
@@ -550,6 +604,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--train-n", type=int, default=300, help="replies of people to choose thresholds on")
     parser.add_argument("--rank-n", type=int, default=300, help="ranking tasks")
     parser.add_argument("--replies", type=Path, help="a file to keep candidates in, and to take them from")
+    parser.add_argument("--whole", action="store_true", help="also without shortened candidates, for bots that write")
     parser.add_argument("--first-only", action="store_true", help="also without looking for more candidates")
     parser.add_argument("--blind", type=Path, help="a folder for replies to read without knowing which is which")
     parser.add_argument("--show", type=int, default=0, help="print so many questions, with the replies")

@@ -63,7 +63,8 @@ def test_every_turn_of_the_bot_gets_a_reply_with_the_seed_of_the_original() -> N
     assert [pair.replay[0].text for pair in pairs[:3]] == ["new 1 101 B", "new 3 103 B", "new 5 105 B"]
     assert all(len(pair.replay) == 1 for pair in pairs)
     assert len(bot.asks) == 120  # more than one batch
-    assert pairs[0].replay[0].meta["candidates"] == [{"text": "x", "score": 0.5, "dropped": None, "source": "thread 7"}]
+    (candidate,) = pairs[0].replay[0].meta["candidates"]
+    assert candidate == {"text": "x", "score": 0.5, "dropped": None, "source": "thread 7", "note": None}
 
 
 def test_a_conversation_goes_on_with_a_simulated_partner() -> None:

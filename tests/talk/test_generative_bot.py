@@ -272,6 +272,42 @@ def test_a_reply_can_be_cancelled_while_more_is_drawn(model: Table) -> None:
     session.add(0, ask("hello .", seed=seed))  # there is nothing left of it
 
 
+class Nurse(Table):
+    """Says that it is a nurse, in sales, or likes tea, in one to many sentences."""
+
+    def __init__(self) -> None:
+        super().__init__(WordTokenizer("how are you ? i am a nurse in sales like tea .".split()))
+        following = {"?": "i", "i": "am like", "am": "a in", "a": "nurse", "in": "sales", "like": "tea", ".": "i"}
+        following |= dict.fromkeys(("nurse", "sales", "tea"), ".")
+        with torch.no_grad():
+            self.table.fill_(-9.0)
+            for word, after in following.items():
+                for first in self.tokenizer.encode(word):
+                    self.table[first, self.tokenizer.encode(after)] = 1.0
+            self.table[self.tokenizer.encode("."), END] = 1.0
+
+
+def test_what_is_dropped_for_a_sentence_is_offered_up_to_the_sentence_before() -> None:
+    options = GenerativeOptions(samples=1, max_tokens=30, filters="empty,safety,consistent", redraws=0)
+    personas = {"bot": Persona(("i am a nurse .",))}
+    asks = [Ask(Dialogue("d", (Turn("ana", "how are you ?"),), personas), "bot", seed) for seed in range(20)]
+    bot, whole = (GenerativeBot(Nurse().eval(), options.model_copy(update={"shorten": on})) for on in (True, False))
+    replies, others = bot.reply(asks), whole.reply(asks)
+    for reply, other in zip(replies, others, strict=True):
+        # The candidates are the same; beginnings of those that were dropped come after them.
+        assert reply.candidates[: len(other.candidates)] == other.candidates
+        for one in reply.candidates[len(other.candidates) :]:
+            assert one.note is not None
+            assert "sales" not in one.text
+            assert any(c.dropped and c.text.startswith(one.text) for c in other.candidates)
+    assert sum("sales" in reply.text for reply in replies) < sum("sales" in reply.text for reply in others)
+    streamed = [reply for _, reply in joined(list(bot.stream(asks, alive=lambda _: True)), len(asks))]
+    assert comparable(streamed) == comparable(replies)
+    visitor = bot.reply([replace(one, options={"shorten": False}) for one in asks])  # not for whoever asks
+    assert [reply.text for reply in visitor] == [reply.text for reply in replies]
+    assert replies[0].provenance.settings["shorten"] is True
+
+
 def test_the_candidates_are_limited_and_include_the_reply(model: Table) -> None:
     bot = GenerativeBot(model, GenerativeOptions(max_tokens=12, candidates=2, samples=100, top_k=0))
     for attempt in (1, 9):

@@ -165,9 +165,9 @@ def test_the_fallback_is_used_where_no_candidate_is_safe() -> None:
     request = GenerationRequest(ask("hi"), Prompt((), (), tokens=(1, 2, 3)), 3, Provenance("hf:x"))
     generation = Generation((7, 8, 9), "I will kill you", logprob=-4.0, count=4, score=-1.0, finished=True)
     policy = FilterPolicy(make_filters("safety"), "Well.", 5)
-    drawn = DrawnCandidates(request, DecodingConfig(), policy)
+    drawn = DrawnCandidates(request, DecodingConfig(), policy, WordTokenizer(["well"]))
     drawn.add([generation])
-    reply = drawn.choose_reply(0.1, WordTokenizer(["well"]))
+    reply = drawn.choose_reply(0.1)
     assert (reply.text, reply.note) == ("Well.", "no candidate could be used: used the fallback text")
     assert [c.dropped for c in reply.candidates] == ["unsafe: threat"]
 

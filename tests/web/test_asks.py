@@ -64,8 +64,8 @@ def test_what_is_stored_of_a_reply_is_json_and_the_turn_that_comes_back_has_the_
     number, cleaned = None if math.isnan(score) else 0.5, clean(text)
     assert stored["score"] == number
     assert stored["candidates"] == [
-        {"text": cleaned, "score": number, "dropped": None, "source": "d1#2"},
-        {"text": "other", "score": None, "dropped": "too long", "source": None},
+        {"text": cleaned, "score": number, "dropped": None, "source": "d1#2", "note": None},
+        {"text": "other", "score": None, "dropped": "too long", "source": None, "note": None},
     ]
     words = [3] if score == 0.5 else []
     assert stored["provenance"]["settings"] == {"stop": ["a", cleaned], "kind": "odd", "words": words}

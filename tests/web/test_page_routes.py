@@ -423,7 +423,7 @@ def test_a_reply_is_explained_only_where_the_server_says_so(page: Any, serve: An
         exchange = explained.say(conversation, "hi")
         path = f"/api/conversations/{conversation}/turns"
         why = explained.http.get(f"{path}/{exchange['bot']['id']}/why").json()
-        assert why["candidates"] == [{"text": "hi", "score": 0.5, "dropped": None, "source": None}]
+        assert why["candidates"] == [{"text": "hi", "score": 0.5, "dropped": None, "source": None, "note": None}]
         assert (why["settings"], why["seed"], why["seconds"]) == ({"loud": False}, why["seed"], 0.001)
         assert isinstance(why["seed"], int)
         assert why["redraws"] == 2

@@ -53,6 +53,8 @@ class Candidate:
     """Why it was not used; None if it was, or if it only scored lower."""
     source: str | None = None
     """Where it is from in the bot's data, for retrieval bots."""
+    note: str | None = None
+    """How it came about, if not as the others did: it is another candidate that was cut after a sentence."""
 
 
 @dataclass(frozen=True, slots=True)

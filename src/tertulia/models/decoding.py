@@ -102,6 +102,10 @@ class DecodingConfig(Config):
         """How many rows of a batch one dialogue takes."""
         return self.beams if self.method == "beam" else self.draws
 
+    def reduce(self, logprob: float, count: int) -> float:
+        """The score of a turn, by which candidates are ranked, from the log-probability of its tokens."""
+        return normalised(logprob, count, self.length_penalty if self.method == "beam" else float(self.score == "mean"))
+
     def forbidden(self, step: int) -> tuple[int, ...]:
         """The tokens that may not be generated at a step."""
         unknown = () if self.unknown else (UNKNOWN,)
@@ -490,7 +494,6 @@ def _start(model: Generator, views: Sequence[DialogueView], keys: Keys) -> State
 def _generation(model: Generator, drawn: _Sample | Hypothesis, logprob: float, turn: _Turn) -> Generation:
     config, tokens, logprobs, finished = turn.config, tuple(drawn.tokens), tuple(drawn.logprobs), bool(drawn.finished)
     count = len(tokens) + int(finished)
-    penalty = config.length_penalty if config.method == "beam" else float(config.score == "mean")
-    text, score = model.tokenizer.decode(tokens).strip(), normalised(logprob, count, penalty)
+    text, score = model.tokenizer.decode(tokens).strip(), config.reduce(logprob, count)
     top = tuple(best[: turn.top_logprobs] for best in drawn.top if turn.top_logprobs)
     return Generation(tokens, text, logprob, count, score, finished, logprobs=logprobs, top=top)

@@ -8,10 +8,12 @@ shown, as shown text cannot be taken back.
 If filters find no candidate good enough, as many are drawn again, up to `FilterPolicy.redraws` times: the samples that
 come next for the same seed. So the first ones are the same with and without redraws, and a reply is a function of its
 ask and seed in either way of replying.
+
+What filters drop for one of its sentences is also a candidate up to the sentence before (`tertulia.talk.shortening`).
 """
 
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
@@ -24,6 +26,7 @@ from tertulia.models.token_logprobs import INCOMPLETE_CHARACTER, token_logprobs
 from tertulia.models.tokenizer import END, Tokenizer
 from tertulia.talk.filters.base import Choice, Filter, FilteredCandidate, apply_filters, choose, suffices
 from tertulia.talk.logprobs import align
+from tertulia.talk.shortening import can_shorten, shorten
 from tertulia.talk.stop_sequences import CutText, StopSequences, cut_at_stop, stops_of
 
 MAX_ROWS = 512
@@ -54,6 +57,13 @@ class FilterPolicy:
     """How many candidates are listed with a reply."""
     redraws: int = 0
     """How often candidates are drawn again if filters find none good enough."""
+    shorten: bool = True
+    """Whether what filters drop for a sentence is also a candidate up to the sentence before."""
+
+    @property
+    def shortens(self) -> bool:
+        """Whether candidates are shortened: if there is a filter that judges sentences."""
+        return self.shorten and can_shorten(self.filters)
 
 
 class PreparedAsk(NamedTuple):
@@ -81,7 +91,7 @@ def complete_replies(
 ) -> list[Reply]:
     """For each request the best candidate that no filter rejects."""
     start = time.perf_counter()
-    drawn = [DrawnCandidates(request, config, policy) for request in requests]
+    drawn = [DrawnCandidates(request, config, policy, model.tokenizer) for request in requests]
     waiting = drawn
     while waiting:  # all have been drawn for equally often
         generations = decode(
@@ -97,7 +107,7 @@ def complete_replies(
             one.add(new)
         waiting = [one for one in waiting if one.wants_more]
     seconds = time.perf_counter() - start
-    return [one.choose_reply(seconds, model.tokenizer) for one in drawn]
+    return [one.choose_reply(seconds) for one in drawn]
 
 
 class FilteredGeneration(NamedTuple):
@@ -105,8 +115,15 @@ class FilteredGeneration(NamedTuple):
 
     generation: Generation
     cut: CutText
-    """Its text up to a stop sequence."""
+    """Its text up to a stop sequence, or as far as it was shortened."""
     filtered: FilteredCandidate
+    shortened: bool = False
+    """Whether it is the beginning of what was generated."""
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """The best is the least. A shortened one is scored without an end, so it comes after all that have theirs."""
+        return self.shortened, -(self.filtered.candidate.score or 0.0)
 
     @property
     def ended(self) -> bool:
@@ -117,8 +134,10 @@ class FilteredGeneration(NamedTuple):
 class DrawnCandidates:
     """What was drawn for one ask so far, and whether it is enough."""
 
-    def __init__(self, request: GenerationRequest, config: DecodingConfig, policy: FilterPolicy) -> None:
-        self.request, self.config, self.policy = request, config, policy
+    def __init__(
+        self, request: GenerationRequest, config: DecodingConfig, policy: FilterPolicy, tokenizer: Tokenizer
+    ) -> None:
+        self.request, self.config, self.policy, self._tokenizer = request, config, policy, tokenizer
         self._candidates: list[FilteredGeneration] = []  # best first
         self._rounds = 0
 
@@ -135,8 +154,8 @@ class DrawnCandidates:
         return not suffices(self.policy.filters, self.request.ask, [one.filtered for one in self._candidates])
 
     def add(self, generations: Sequence[Generation]) -> None:
-        """Filter what was drawn, and rank it among what was drawn before."""
-        drawn = {one.generation.text for one in self._candidates}
+        """Filter what was drawn, shorten what is not good enough, and rank all among what was drawn before."""
+        drawn = {one.generation.text for one in self._candidates if not one.shortened}
         new = [one for one in generations if one.text not in drawn]
         cuts = [cut_at_stop(one.text, stops_of(self.request.ask), strip=True) for one in new]
         candidates = [
@@ -144,15 +163,28 @@ class DrawnCandidates:
             for one, cut in zip(new, cuts, strict=True)
         ]
         filtered = apply_filters(self.policy.filters, self.request.ask, candidates)
-        both = [*self._candidates, *map(FilteredGeneration, new, cuts, filtered)]
-        self._candidates = sorted(both, key=lambda one: -one.generation.score)
+        added = list(map(FilteredGeneration, new, cuts, filtered))
+        every = [*self._candidates, *added, *(self._shorten(added) if self.policy.shortens else ())]
+        self._candidates = list(_each_once(sorted(every, key=lambda one: one.rank)))
         self._rounds += 1
+
+    def _shorten(self, candidates: Sequence[FilteredGeneration]) -> Iterator[FilteredGeneration]:
+        """What filters keep of those that they drop, scored by the tokens that are left."""
+        for generation, _, whole, _ in candidates:
+            if (kept := shorten(self.policy.filters, self.request.ask, whole)) is None:
+                continue
+            cut, score = CutText(kept.filtered.candidate.text, stopped=True), generation.score
+            if generation.logprobs:
+                own = [one.logprob for one in _generation_logprobs(self._tokenizer, generation, cut)]
+                score = self.config.reduce(sum(own), len(own))
+            candidate = replace(kept.filtered.candidate, score=score, note=kept.note)
+            yield FilteredGeneration(generation, cut, kept.filtered._replace(candidate=candidate), shortened=True)
 
     def cancelled_reply(self, seconds: float) -> Reply:
         """The reply if nobody waits for it any more: nothing was chosen."""
         return Reply("", self.request.provenance, seconds=seconds, finish="cancelled")
 
-    def choose_reply(self, seconds: float, tokenizer: Tokenizer) -> Reply:
+    def choose_reply(self, seconds: float) -> Reply:
         """The reply; nothing was generated for a cancelled one."""
         ask, policy = self.request.ask, self.policy
         if not self._candidates:
@@ -163,7 +195,7 @@ class DrawnCandidates:
         chosen = None if choice.candidate_index is None else self._candidates[choice.candidate_index]
         logprobs = None
         if chosen is not None and ask.top_logprobs is not None:
-            logprobs = _generation_logprobs(tokenizer, chosen.generation, chosen.cut)
+            logprobs = _generation_logprobs(self._tokenizer, chosen.generation, chosen.cut)
         return Reply(
             choice.text,
             self.request.provenance,
@@ -176,6 +208,15 @@ class DrawnCandidates:
             logprobs=logprobs,
             redraws=self._rounds - 1,
         )
+
+
+def _each_once(candidates: Iterable[FilteredGeneration]) -> Iterator[FilteredGeneration]:
+    """Without shortened candidates that others equal."""
+    seen: set[str] = set()
+    for one in candidates:
+        if not one.shortened or one.cut.text not in seen:
+            yield one
+        seen.add(one.cut.text)
 
 
 def _generation_logprobs(tokenizer: Tokenizer, generation: Generation, cut: CutText) -> tuple[TokenLogprob, ...]:
@@ -206,7 +247,7 @@ class GenerationSession:
         """Reply to an ask from the next step on."""
         if index in self._handles:
             raise ValueError(f"ask {index} is being replied to")
-        drawn = DrawnCandidates(*self._prepare(ask))
+        drawn = DrawnCandidates(*self._prepare(ask), self._tokenizer)
         stream = None
         if drawn.config.method in ("sample", "greedy") and not drawn.policy.filters:
             stream = _ReplyStream(self._tokenizer, stops_of(ask), drawn.config.max_tokens)
@@ -268,11 +309,7 @@ class GenerationSession:
         self._decoding.cancel(handle)
         seconds, request = time.perf_counter() - reply.start, reply.drawn.request
         if reply.stream is None:
-            complete = (
-                reply.drawn.cancelled_reply(seconds)
-                if cancelled
-                else reply.drawn.choose_reply(seconds, self._tokenizer)
-            )
+            complete = reply.drawn.cancelled_reply(seconds) if cancelled else reply.drawn.choose_reply(seconds)
             return Piece(reply.index, complete.text, complete)
         rest = reply.stream.rest()
         usage = Usage(request.prompt_tokens, len(reply.stream.tokens))

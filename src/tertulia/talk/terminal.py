@@ -365,6 +365,7 @@ def _candidate_rows(reply: Reply) -> list[tuple[str, ...]]:
         verdict = f"dropped: {candidate.dropped}" if candidate.dropped else "scored lower"
         if candidate.text == reply.text and not chosen:
             verdict, chosen = f"chosen ({candidate.dropped})" if candidate.dropped else "chosen", True
+        verdict += f"; {candidate.note}" if candidate.note else ""
         score = "" if candidate.score is None else f"{candidate.score:.3f}"
         rows.append((score, _shorten(candidate.text), clean(verdict), clean(candidate.source or "")))
     return rows

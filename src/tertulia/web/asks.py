@@ -96,7 +96,8 @@ def reply_record(reply: Reply, ask: Ask | None = None) -> dict[str, Any]:
         },
         "score": reply.score,
         "candidates": [
-            {"text": c.text, "score": c.score, "dropped": c.dropped, "source": c.source} for c in reply.candidates
+            {"text": c.text, "score": c.score, "dropped": c.dropped, "source": c.source, "note": c.note}
+            for c in reply.candidates
         ],
         "seconds": reply.seconds,
         "finish": reply.finish,

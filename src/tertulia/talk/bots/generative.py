@@ -38,7 +38,7 @@ from tertulia.talk.generation import (
 
 TRAIN = "Train one with `tertulia train RECIPE.toml --out RUN` (configs/ has recipes)."
 OPERATOR_OPTIONS = frozenset(
-    ("filters", "fallback", "candidates", "redraws", "threads", "device", "engine", "prefix_cache_mb")
+    ("filters", "fallback", "candidates", "redraws", "shorten", "threads", "device", "engine", "prefix_cache_mb")
 )
 """Options that are for whoever runs the bot, not for whoever asks it."""
 
@@ -55,6 +55,9 @@ class BaseGenerativeOptions(Config):
     redraws: int = Field(default=2, ge=0, le=100)
     """How often samples are drawn again, as many as before, if filters reject all of them, or find none that tells what
     the partner asks for and the persona knows; 0 makes do with the first ones."""
+    shorten: bool = True
+    """Whether a reply that filters drop for one of its sentences is also a candidate up to the sentence before; for
+    filters that judge sentences (consistent, grounded)."""
     threads: int = Field(default=0, ge=0)
     """Threads to compute with, for all models of the process; 0 takes half the cores."""
     device: Device = "auto"
@@ -178,7 +181,9 @@ class BaseGenerativeBot(ABC, Generic[OptionsT]):
         spec = self.options.filter_spec(method)
         if spec not in self._policies:
             own = self.options
-            self._policies[spec] = FilterPolicy(make_filters(spec), own.fallback, own.candidates, own.redraws)
+            self._policies[spec] = FilterPolicy(
+                make_filters(spec), own.fallback, own.candidates, own.redraws, own.shorten
+            )
         return self._policies[spec]
 
     def _provenance(self, ask: Ask, options: OptionsT, config: DecodingConfig) -> Provenance:

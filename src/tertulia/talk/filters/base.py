@@ -6,13 +6,14 @@ describe the filter completely. Plugins add filters through the entry-point grou
 
 Every filter sees every candidate, so a reply's candidates list all reasons against them. If no candidate is good
 enough (`suffices`), a bot gets more of them, as often as it may: one that writes draws again, one that chooses looks
-further down its pool. If every candidate was dropped, the one with the lightest reasons is used; if none may be used at
-all, the fallback text is.
+further down its pool. One that writes also offers the beginnings of what was dropped (`tertulia.talk.shortening`). If
+every candidate was dropped, the one with the lightest reasons is used; if none may be used at all, the fallback text
+is.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar, NamedTuple, Protocol, Self, runtime_checkable
+from typing import ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 from tertulia.core.named import make_named
 from tertulia.core.registry import Registry
@@ -94,6 +95,13 @@ class Aspiration(Protocol):
         ...
 
 
+@runtime_checkable
+class SentenceFilter(Protocol):
+    """A filter that drops a candidate for one of its sentences: those before it may still be said."""
+
+    by_sentence: ClassVar[Literal[True]]
+
+
 class FilteredCandidate(NamedTuple):
     """A candidate after filtering; its reasons are in `candidate.dropped`."""
 
@@ -150,13 +158,18 @@ def apply_filters(filters: Sequence[Filter], ask: Ask, candidates: Sequence[Cand
     ]
 
 
+def wanted_bonus(filters: Sequence[Filter], ask: Ask) -> float:
+    """What filters want the best candidate to be preferred by; 0 if any that was kept will do."""
+    return sum(one.wanted_bonus(ask) for one in filters if isinstance(one, Aspiration))
+
+
 def suffices(filters: Sequence[Filter], ask: Ask, filtered: Sequence[FilteredCandidate]) -> bool:
     """Whether one of the candidates is good enough, so that there is no need to look for more.
 
     One that was kept is, if it is preferred as much as the filters want. If all came with a reason against them, such
     as being cut off, more of them would be like these.
     """
-    wanted = sum(one.wanted_bonus(ask) for one in filters if isinstance(one, Aspiration))
+    wanted = wanted_bonus(filters, ask)
     if any(one.weight == 0 for one in filtered):
         return any(one.weight == 0 and one.bonus >= wanted for one in filtered)
     return all(one.was_dropped for one in filtered)
@@ -170,7 +183,8 @@ def choose(filtered: Sequence[FilteredCandidate], *, fallback: str, attempt: int
     kept = sorted((i for i, one in enumerate(filtered) if one.weight == 0), key=lambda i: -filtered[i].bonus)
     if kept:
         index = kept[(attempt - 1) % len(kept)]
-        return Choice(index, filtered[index].candidate.text, filtered[index].candidate.score, None)
+        one = filtered[index].candidate
+        return Choice(index, one.text, one.score, one.note)
     usable = [index for index, one in enumerate(filtered) if one.weight < NEVER]
     if not usable:
         return Choice(None, fallback, None, "no candidate could be used: used the fallback text")

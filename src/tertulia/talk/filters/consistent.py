@@ -15,7 +15,7 @@ tells it, and that the model does not doubt, is worth looking for: bots draw aga
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr
 
@@ -85,6 +85,7 @@ class Consistent(Config):
     """Whether candidates that speak from the persona come first where the partner asks for it, then those that say
     nothing of themselves."""
     weight: ClassVar[float] = 3.0
+    by_sentence: ClassVar[Literal[True]] = True
     _parts: "ConsistencyParts" = PrivateAttr()
 
     def model_post_init(self, context: Any, /) -> None:

@@ -5,7 +5,7 @@ candidate. All candidates of an ask are one batch. Without evidence nothing can 
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, field_validator
 
@@ -38,6 +38,7 @@ class GroundedFilter(Config):
     allow: str = "entailment|generic"
     """Labels to keep, separated by "|": entailment, hallucination, off-topic, generic, contradiction."""
     weight: ClassVar[float] = 2.0
+    by_sentence: ClassVar[Literal[True]] = True
     _classifier: "GroundingClassifier" = PrivateAttr()
 
     @field_validator("allow")

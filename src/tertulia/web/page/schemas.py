@@ -207,6 +207,7 @@ class CandidateOut(BaseModel):
     score: float | None
     dropped: str | None
     source: str | None
+    note: str | None = None
 
 
 class ExplanationOut(BaseModel):

@@ -9,7 +9,7 @@
  *   bot: string | null, seconds: number | null, created: string, error: string | null, hint?: string,
  *   attempt: number, attempts: number, markup: import("./markup.js").Node[] | null, evidence: number}} Turn
  * @typedef {{id: string, title: string, bot: string, updated: string, excerpt: string | null}} SearchHit
- * @typedef {{text: string, score: number | null, dropped: string | null, source: string | null}} Candidate
+ * @typedef {{text: string, score: number | null, dropped: string | null, source: string | null, note?: string | null}} Candidate
  * @typedef {{bot: string | null, text: string, attempt: number, score: number | null, candidates: Candidate[],
  *   settings: Record<string, unknown>, seed: number | null, checkpoint: string | null, version: string | null,
  *   seconds: number | null, finish: string | null, usage: {prompt: number, completion: number} | null,

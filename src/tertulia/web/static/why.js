@@ -33,6 +33,7 @@ function candidateRow(candidate, used) {
     h("span", { class: "candidate-text", dir: "auto" }, candidate.text),
     h("span", { class: "candidate-facts" }, h("span", { class: "score" }, scoreText(candidate.score)), verdict),
     candidate.source && h("span", { class: "candidate-source" }, `from ${candidate.source}`),
+    candidate.note && h("span", { class: "candidate-source" }, candidate.note),
   );
 }
 
