@@ -164,7 +164,7 @@ class Effort(NamedTuple):
     """If it writes, it offers the beginnings of what it wrote."""
 
 
-class Said(NamedTuple):
+class FinalReply(NamedTuple):
     """What a bot says."""
 
     text: str
@@ -177,7 +177,7 @@ class Said(NamedTuple):
 class TimedReply(NamedTuple):
     """A reply, and the CPU seconds it took."""
 
-    said: Said
+    said: FinalReply
     seconds: float
 
     @property
@@ -209,7 +209,7 @@ class Source(Protocol):
         """Those of a round: the first ones, or what comes after the rounds before."""
         ...
 
-    def say(self, question: Question, filters: Sequence[Filter], rounds: Iterator[Drawn], effort: Effort) -> Said:
+    def say(self, question: Question, filters: Sequence[Filter], rounds: Iterator[Drawn], effort: Effort) -> FinalReply:
         """What the bot says with these filters, taking more rounds as it does in a chat."""
         ...
 
@@ -228,11 +228,11 @@ class Pool:
         part = allowed[:CONSIDERED] if round_ == 0 else allowed[CONSIDERED:]
         return Drawn(part, time.process_time() - start)
 
-    def say(self, question: Question, filters: Sequence[Filter], rounds: Iterator[Drawn], effort: Effort) -> Said:
+    def say(self, question: Question, filters: Sequence[Filter], rounds: Iterator[Drawn], effort: Effort) -> FinalReply:
         """As `choose_filtered` does."""
         given = (one.candidates for one in islice(rounds, 2 if effort.again else 1))
         choice, _, redraws = choose_filtered(filters, question.ask, given, listed=1)
-        return Said(choice.text, redraws)
+        return FinalReply(choice.text, redraws)
 
 
 class Samples:
@@ -259,7 +259,7 @@ class Samples:
         tokens = [Tokens(list(g.tokens), list(g.logprobs)) for g in generations]
         return Drawn(candidates, time.process_time() - start, tokens)
 
-    def say(self, question: Question, filters: Sequence[Filter], rounds: Iterator[Drawn], effort: Effort) -> Said:
+    def say(self, question: Question, filters: Sequence[Filter], rounds: Iterator[Drawn], effort: Effort) -> FinalReply:
         """As `DrawnCandidates` does."""
         request, config, own = self.bot.prepare(question.ask)
         policy = replace(
@@ -276,7 +276,7 @@ class Samples:
             if not drawn.wants_more:
                 reply = drawn.choose_reply(0.0)
                 shortened = any(one.note is not None for one in reply.candidates if one.text == reply.text)
-                return Said(reply.text, reply.redraws, shortened)
+                return FinalReply(reply.text, reply.redraws, shortened)
 
 
 def _generation(candidate: Candidate, tokens: Tokens) -> Generation:
